@@ -1,0 +1,138 @@
+// Package piece cuts an object into pieces and keeps count of them.
+//
+// A piece is what nodes verify and exchange: every piece has one digest. A
+// piece crosses the network in blocks, and a run of consecutive pieces is what
+// one fetch from the store covers (a work unit, package steal).
+//
+//	object  |------------------------------ Size ------------------------------|
+//	pieces  |-- 0 --|-- 1 --|-- 2 --|-- 3 --|-- 4 --| … |-- P-2 --|- P-1 -|
+//	blocks  |0|1|2|3|                                             the last may be short
+//
+// The paper (Chiba et al. 2010, section 4) uses pieces of 32 KiB; DefaultSize
+// says what we use and why. Everything here is pure.
+package piece
+
+import (
+	"fmt"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// BlockSize is the unit in which a piece crosses the network and is written to
+// disk: large enough that a frame's cost vanishes, small enough that a fixed
+// pool of blocks bounds a node's memory.
+const BlockSize = 256 * unit.KiB
+
+// PaperSize is the piece size of Chiba et al. 2010, section 4.
+const PaperSize = 32 * unit.KiB
+
+const (
+	targetPieces = 128           // enough for the exchange to pipeline: factor 1 + log2(N)/P over the fluid bound
+	usualSize    = 4 * unit.MiB  // 256 KiB blocks and 4 MiB pieces cost the least CPU per byte
+	largestSize  = 16 * unit.MiB // a piece is the least that a failed check costs again
+	manyPieces   = 1 << 16       // beyond this many, possession sets and announcements grow, so pieces do
+)
+
+// Layout says how an object is cut. The zero Layout is that of an empty object.
+type Layout struct {
+	Size  unit.Bytes // of the object; zero has no pieces
+	Piece unit.Bytes // of every piece but the last; positive unless Size is zero
+}
+
+// DefaultSize is the piece size for an object of size bytes: 4 MiB, halved
+// until there are at least 128 pieces (never below one block of 256 KiB), and doubled up to
+// 16 MiB while there are more than 65,536. Where the store's checksums are per part, part
+// is the size of those parts and pieces are an equal division of it, so that
+// the digests of pieces combine to those of parts; zero means no parts.
+func DefaultSize(size, part unit.Bytes) unit.Bytes {
+	want := usualSize
+	for want > BlockSize && size/want < targetPieces {
+		want /= 2
+	}
+	for want < largestSize && size/want > manyPieces {
+		want *= 2
+	}
+	if part <= 0 || part >= size {
+		return want
+	}
+	for k := (part + want - 1) / want; part/k >= BlockSize; k++ {
+		if part%k == 0 {
+			return part / k
+		}
+	}
+	return want // parts of a size that no piece divides: their checksums cannot be used
+}
+
+// Count is the number of pieces.
+func (l Layout) Count() int {
+	if l.Size <= 0 {
+		return 0
+	}
+	return int((l.Size + l.Piece - 1) / l.Piece)
+}
+
+// Span is where piece i lies: its offset in the object and its length, which
+// is less than l.Piece only for the last. It panics if there is no piece i.
+func (l Layout) Span(i int) (off, n unit.Bytes) {
+	if i < 0 || i >= l.Count() {
+		panic(fmt.Sprintf("piece: no piece %d in an object of %d pieces", i, l.Count()))
+	}
+	off = unit.Bytes(i) * l.Piece
+	return off, min(l.Piece, l.Size-off)
+}
+
+// RangeSpan is where the pieces of r lie: the offset of the first and the
+// length of all. An empty range has length zero.
+func (l Layout) RangeSpan(r Range) (off, n unit.Bytes) {
+	if r.Empty() {
+		return 0, 0
+	}
+	off, _ = l.Span(r.Lo)
+	last, k := l.Span(r.Hi - 1)
+	return off, last + k - off
+}
+
+// Blocks is the number of blocks of piece i.
+func (l Layout) Blocks(i int) int {
+	_, n := l.Span(i)
+	return int((n + BlockSize - 1) / BlockSize)
+}
+
+// Validate says whether l can be used: sizes of either sign, absurd piece
+// counts and pieces without a size are errors.
+func (l Layout) Validate() error {
+	switch {
+	case l.Size < 0:
+		return fmt.Errorf("object size %d is negative", l.Size)
+	case l.Size > 0 && l.Piece <= 0:
+		return fmt.Errorf("piece size %d is not positive", l.Piece)
+	case l.Size > 0 && (l.Size-1)/l.Piece >= 1<<26:
+		return fmt.Errorf("%v in pieces of %v makes more than 67 million pieces", l.Size, l.Piece)
+	}
+	return nil
+}
+
+// Range is the pieces Lo ≤ i < Hi.
+type Range struct{ Lo, Hi int }
+
+// Len is the number of pieces in r.
+func (r Range) Len() int { return max(0, r.Hi-r.Lo) }
+
+// Empty says whether r has no piece.
+func (r Range) Empty() bool { return r.Hi <= r.Lo }
+
+// Contains says whether piece i is in r.
+func (r Range) Contains(i int) bool { return r.Lo <= i && i < r.Hi }
+
+func (r Range) String() string {
+	if r.Len() == 1 {
+		return fmt.Sprintf("%d", r.Lo)
+	}
+	return fmt.Sprintf("%d–%d", r.Lo, r.Hi-1)
+}
+
+// Share is the run of pieces that is node i's of n in a first, equal division:
+// ⌊i·P/n⌋ … ⌊(i+1)·P/n⌋−1 (Chiba et al. 2010, section 4.1).
+func Share(pieces, i, n int) Range {
+	return Range{Lo: i * pieces / n, Hi: (i + 1) * pieces / n}
+}
