@@ -1,0 +1,205 @@
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What is wrong with a certificate whose time is not now. The text of an error
+// that wraps them says by how much.
+var (
+	ErrExpired     = errors.New("has expired")
+	ErrNotYetValid = errors.New("is not valid yet")
+)
+
+// Credentials are a certificate, its key and the authority that signed it: all
+// that a process needs to prove who it is and to tell its own cluster from
+// others. They do not change and may be used by several goroutines at once.
+type Credentials struct {
+	id   Identity
+	cert tls.Certificate // leaf and authority, with the key
+	ca   *x509.Certificate
+}
+
+// Request is a key made on this machine, which never leaves it, waiting for
+// its certificate.
+type Request struct {
+	key *ecdsa.PrivateKey
+	csr []byte
+}
+
+// NewRequest makes a key and the signing request for it.
+func NewRequest() (*Request, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, fmt.Errorf("make a signing request: %w", err)
+	}
+	return &Request{key: key, csr: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}, nil
+}
+
+// CSR is the signing request in PEM: public.
+func (r *Request) CSR() []byte { return r.csr }
+
+// Accept completes the credentials with what the hub answered: the certificate
+// and the authority's, both PEM. The authority must be the one with that
+// fingerprint, and the certificate must be for our key.
+func (r *Request) Accept(certPEM, caPEM []byte, fingerprint string) (*Credentials, error) {
+	b, err := appendKey(append(append([]byte(nil), certPEM...), caPEM...), r.key)
+	if err != nil {
+		return nil, fmt.Errorf("accept a certificate: %w", err)
+	}
+	c, err := parseCredentials(b, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("accept a certificate: %w", err)
+	}
+	if c.id.Cluster != fingerprint {
+		return nil, fmt.Errorf("accept a certificate: %w", &OtherClusterError{Theirs: c.id.Cluster, Ours: fingerprint})
+	}
+	return c, nil
+}
+
+// Identity is who we are.
+func (c *Credentials) Identity() Identity { return c.id }
+
+// Expires is when the certificate stops being valid.
+func (c *Credentials) Expires() time.Time { return c.cert.Leaf.NotAfter }
+
+// Save writes the credentials to a file that only its owner can read, in place
+// of an older one if there is one.
+func (c *Credentials) Save(path string) error {
+	b := append(pemCert(c.cert.Leaf.Raw), pemCert(c.ca.Raw)...)
+	b, err := appendKey(b, c.cert.PrivateKey.(*ecdsa.PrivateKey))
+	if err == nil {
+		err = writeFile(path, b, true)
+	}
+	if err != nil {
+		return fmt.Errorf("save credentials: %w", err)
+	}
+	return nil
+}
+
+// Load reads what Save wrote. The error is os.ErrNotExist if there is nothing,
+// and ErrExpired or ErrNotYetValid if the certificate's time is not now.
+func Load(path string) (*Credentials, error) {
+	b, err := readSmall(path)
+	if err != nil {
+		return nil, fmt.Errorf("load credentials: %w", err)
+	}
+	c, err := parseCredentials(b, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("load credentials from %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// parseCredentials reads leaf, authority and key from PEM and verifies that
+// they belong together.
+func parseCredentials(b []byte, now time.Time) (*Credentials, error) {
+	certs, key, err := parsePEM(b)
+	if err != nil {
+		return nil, err
+	}
+	if len(certs) != 2 {
+		return nil, fmt.Errorf("want a certificate and its authority's, found %d certificates", len(certs))
+	}
+	leaf, ca := certs[0], certs[1]
+	if !key.PublicKey.Equal(leaf.PublicKey) {
+		return nil, errors.New("certificate and key do not belong together")
+	}
+	if err := checkTime(leaf, now); err != nil {
+		return nil, fmt.Errorf("certificate %w", err)
+	}
+	if err := checkTime(ca, now); err != nil {
+		return nil, fmt.Errorf("the cluster's authority %w", err)
+	}
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: pool(ca), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	if err != nil {
+		return nil, fmt.Errorf("certificate was not issued by the authority beside it: %w", err)
+	}
+	id, err := identity(leaf, ca)
+	if err != nil {
+		return nil, err
+	}
+	return &Credentials{
+		id:   id,
+		cert: tls.Certificate{Certificate: [][]byte{leaf.Raw, ca.Raw}, PrivateKey: key, Leaf: leaf},
+		ca:   ca,
+	}, nil
+}
+
+// checkTime is nil, or says with ErrExpired or ErrNotYetValid when cert is valid
+// and what this machine takes for the time.
+func checkTime(cert *x509.Certificate, now time.Time) error {
+	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	switch {
+	case now.Before(cert.NotBefore):
+		return fmt.Errorf("%w: it starts at %s and here it is %s; check this machine's clock", ErrNotYetValid, stamp(cert.NotBefore), stamp(now))
+	case now.After(cert.NotAfter):
+		return fmt.Errorf("%w: it ended at %s and here it is %s; join again with a new token, or check this machine's clock", ErrExpired, stamp(cert.NotAfter), stamp(now))
+	}
+	return nil
+}
+
+// parsePEM reads certificates and exactly one P-256 key, in any order of kinds.
+func parsePEM(b []byte) (certs []*x509.Certificate, key *ecdsa.PrivateKey, err error) {
+	for {
+		var block *pem.Block
+		block, b = pem.Decode(b)
+		if block == nil {
+			break
+		}
+		switch block.Type {
+		case "CERTIFICATE":
+			cert, err := x509.ParseCertificate(block.Bytes)
+			if err != nil {
+				return nil, nil, fmt.Errorf("certificate: %w", err)
+			}
+			certs = append(certs, cert)
+		case "PRIVATE KEY":
+			k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+			if err != nil {
+				return nil, nil, errors.New("private key: cannot be read") // nothing of a key into an error
+			}
+			ec, ok := k.(*ecdsa.PrivateKey)
+			if !ok || ec.Curve != elliptic.P256() || key != nil {
+				return nil, nil, errors.New("private key: want one ECDSA P-256 key")
+			}
+			key = ec
+		default:
+			return nil, nil, fmt.Errorf("unexpected PEM block %q", cut(block.Type, 40))
+		}
+	}
+	if len(certs) == 0 || key == nil {
+		return nil, nil, errors.New("want PEM certificates and a private key; the file is empty, cut short or something else")
+	}
+	return certs, key, nil
+}
+
+func pemCert(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func appendKey(b []byte, key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return append(b, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})...), nil
+}
+
+func pool(ca *x509.Certificate) *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(ca)
+	return p
+}

@@ -1,0 +1,133 @@
+// Package pki is who is who in a cluster: one certificate authority of its
+// own, certificates for its three roles, and the tokens that let a machine in.
+//
+//	Authority        self-signed, ECDSA P-256, 10 years, only on the hub's disk;
+//	   │             its SHA-256 fingerprint is the cluster's name
+//	   ├── hub.hub.freshet        server         the control plane
+//	   ├── NAME.node.freshet      server+client  a machine with an agent
+//	   └── NAME.admin.freshet     client         may submit jobs and issue tokens
+//
+// Role and name stand in the one DNS name of a certificate, so the standard
+// library's chain and host name verification is all that decides who somebody
+// is; nothing is parsed by us before it has been verified. The authority is
+// constrained to names under "freshet" (RFC 5280, section 4.2.1.10): if its
+// key is stolen it still cannot speak for any other host.
+//
+// A machine that joins has no certificate and does not know the authority. It
+// has a Token, which names the authority by fingerprint: JoinTLS verifies the
+// hub against that, before the token's secret is sent. The machine makes its
+// key itself (Request); only the signing request and the certificate travel.
+//
+// There is no revocation list: a certificate is good until it expires, which
+// is a year.
+package pki
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Role is what the holder of a certificate may do.
+type Role string
+
+// The roles.
+const (
+	Hub   Role = "hub"   // the control plane; its name is HubName
+	Node  Role = "node"  // receives, serves, reports; neither submits jobs nor issues tokens
+	Admin Role = "admin" // submits jobs, issues tokens
+)
+
+// HubName is the name that every hub's certificate carries.
+const HubName = "hub"
+
+// suffix ends the DNS name of every certificate.
+const suffix = ".freshet"
+
+// Identity is who a verified certificate belongs to.
+type Identity struct {
+	Name    string
+	Role    Role
+	Cluster string // fingerprint of the authority, hex
+}
+
+// String is "node-3 (node)".
+func (id Identity) String() string { return id.Name + " (" + string(id.Role) + ")" }
+
+// CheckName says whether s can be the name of a node or an admin: one label
+// as of RFC 1123, in lower case.
+func CheckName(s string) error {
+	ok := len(s) >= 1 && len(s) <= 63 && s[0] != '-' && s[len(s)-1] != '-'
+	for i := 0; ok && i < len(s); i++ {
+		c := s[i]
+		ok = c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-'
+	}
+	if !ok {
+		return fmt.Errorf("name %q: want 1 to 63 lower-case letters, digits and inner hyphens, such as \"node-1\"", cut(s, 80))
+	}
+	return nil
+}
+
+func checkRole(role Role, name string) error {
+	switch role {
+	case Node, Admin:
+	case Hub:
+		if name != HubName {
+			return fmt.Errorf("the hub is named %q, not %q", HubName, cut(name, 80))
+		}
+	default:
+		return fmt.Errorf("no role %q: want hub, node or admin", cut(string(role), 20))
+	}
+	return CheckName(name)
+}
+
+// dnsName is the one DNS name in a certificate of that role and name.
+func dnsName(role Role, name string) string { return name + "." + string(role) + suffix }
+
+// PeerIdentity is who the other end of a connection is. It is an error if that
+// end presented no certificate or none that was verified.
+func PeerIdentity(cs tls.ConnectionState) (Identity, error) {
+	if len(cs.VerifiedChains) == 0 {
+		return Identity{}, errors.New("the other end presented no certificate that could be verified")
+	}
+	chain := cs.VerifiedChains[0]
+	return identity(chain[0], chain[len(chain)-1])
+}
+
+// identity reads a verified leaf. Our authority puts exactly one name into a
+// certificate; anything else was not issued by Authority.Issue.
+func identity(leaf, ca *x509.Certificate) (Identity, error) {
+	if len(leaf.DNSNames) != 1 || len(leaf.IPAddresses)+len(leaf.URIs)+len(leaf.EmailAddresses) > 0 {
+		return Identity{}, errors.New("certificate does not carry exactly one name")
+	}
+	dns := leaf.DNSNames[0]
+	base, ok := strings.CutSuffix(dns, suffix)
+	name, role, ok2 := strings.Cut(base, ".")
+	if !ok || !ok2 {
+		return Identity{}, fmt.Errorf("certificate carries the name %q, not NAME.ROLE%s", cut(dns, 80), suffix)
+	}
+	if err := checkRole(Role(role), name); err != nil {
+		return Identity{}, fmt.Errorf("certificate: %w", err)
+	}
+	return Identity{Name: name, Role: Role(role), Cluster: fingerprint(ca.Raw)}, nil
+}
+
+// fingerprint is the SHA-256 of a certificate, in hex.
+func fingerprint(der []byte) string {
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
+}
+
+// Short is as much of a fingerprint as a person compares.
+func Short(fingerprint string) string { return cut(fingerprint, 12) }
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "…"
+}
