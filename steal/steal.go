@@ -1,0 +1,393 @@
+// Package steal decides who fetches which part of an object from its store.
+//
+// The idea is that of Chiba, Kielmann, den Burger and Matsuoka, "Dynamic
+// Optimization for Large Data Broadcast on Clouds" (IPSJ Trans. ACS, 2010),
+// section 4. The object's pieces are divided equally among the nodes; each
+// share is cut into works of consecutive pieces, numbered over all shares. A
+// node fetches its works from the front of its list:
+//
+//	          in hand   list
+//	A  done   [ 3 ]     4 5 6 7 8 9
+//	                          └──┬──┘
+//	B  done   [   ]  ──giveWork──┘  half, from the tail
+//
+// Non-steal (section 4.1) ends there. With stealing (section 4.2) a node
+// whose list is empty sends giveWork to another, which gives away half of its
+// list from the tail. The paper leaves open three things, which are decided
+// here so:
+//
+//   - The work that a node is in the middle of stays with it.
+//   - Half of an odd number is rounded up: the victim has one in hand besides.
+//     (Both readings of the paper's example, 26 works on the list or 25 and one
+//     in hand, then give the 13 works that it names.)
+//   - The victim is the node with the most works left, as far as the thief knows.
+//
+// Nodes die, which the paper leaves out as well. Every node keeps a ledger:
+// for each work, who claims it and in which term. A work begins in term 0 with
+// its first owner, and each time that it changes hands its term grows by one:
+//
+//	giveWork   thief → victim   give me works
+//	works      victim → thief   these are yours now (perhaps none: never silence)
+//	took       thief → all      these are mine now
+//
+// The higher (term, claimant) wins, so the order in which messages of different
+// nodes arrive does not matter. The owner of a work is its claimant or, if that one is dead, its heir: the
+// first living node in a ring that starts at the work's own number. What a dead
+// node claimed is passed on to all by everybody who knows of it, so all survivors
+// come to hold the same ledger, and with it the same idea of who owns what.
+// Whoever dies, at any message, every work has a living owner that knows
+// of it; the worst that a race costs is a work fetched twice.
+//
+// A Node is a value without clock, socket or lock; one event loop owns it.
+package steal
+
+import (
+	"fmt"
+
+	"github.com/freshet/freshet/piece"
+)
+
+// PaperPerWork is the number of pieces in a work unit in Chiba et al. 2010,
+// section 4.2.
+const PaperPerWork = 100
+
+// Division says who begins with what.
+type Division struct {
+	Works []piece.Range // by work number: consecutive, together all pieces
+	Owner []int         // by work number: the rank of its first owner
+}
+
+// Divide shares pieces equally among the owners (ranks, in order) and cuts
+// each share into works of perWork pieces, of which the last of a share may be
+// shorter. It panics without an owner or with perWork < 1.
+func Divide(pieces int, owners []int, perWork int) Division {
+	if len(owners) == 0 || perWork < 1 {
+		panic(fmt.Sprintf("steal: %d owners, %d pieces a work", len(owners), perWork))
+	}
+	var d Division
+	for i, owner := range owners {
+		share := piece.Share(pieces, i, len(owners))
+		for lo := share.Lo; lo < share.Hi; lo += perWork {
+			d.Works = append(d.Works, piece.Range{Lo: lo, Hi: min(lo+perWork, share.Hi)})
+			d.Owner = append(d.Owner, owner)
+		}
+	}
+	return d
+}
+
+// DefaultPerWork is how many pieces make a work unit when nobody says: as many
+// as lie in 8 MiB, the range that object stores serve efficiently, but few
+// enough that each of nodes shares has eight works to be stolen from.
+func DefaultPerWork(l piece.Layout, nodes int) int {
+	if l.Count() == 0 {
+		return 1
+	}
+	const efficient = 8 << 20
+	return max(1, min(int(efficient/l.Piece), l.Count()/(8*max(1, nodes))))
+}
+
+// Hand is a run of works that changes hands: the works Lo ≤ w < Hi, which all
+// have the same term from now on.
+type Hand struct {
+	Lo, Hi int
+	Term   uint32
+}
+
+// Claim says whose these works are (the message took).
+type Claim struct {
+	Node  int
+	Hands []Hand
+}
+
+// Node is one node's view: its own list and its ledger of everybody's works.
+type Node struct {
+	self     int
+	steals   bool
+	works    []piece.Range
+	claimant []int
+	term     []uint32
+	living   []bool
+	list     []int  // own works not begun, in the order in which they will be
+	listed   []bool // by work: on the list
+	hand     []bool // by work: begun here and not ended
+	inHand   int    // how many are
+	asked    int    // the victim whose answer is awaited, or -1
+	refused  []bool // by rank: answered our last question with no works
+}
+
+// NewNode returns the node of rank self among nodes that start with division
+// d. With steals false it neither asks nor gives (the paper's non-steal).
+func NewNode(self, nodes int, d Division, steals bool) *Node {
+	n := &Node{
+		self: self, steals: steals, asked: -1,
+		works: d.Works, claimant: append([]int(nil), d.Owner...), term: make([]uint32, len(d.Works)),
+		listed: make([]bool, len(d.Works)), hand: make([]bool, len(d.Works)),
+		living: make([]bool, nodes), refused: make([]bool, nodes),
+	}
+	for i := range n.living {
+		n.living[i] = true
+	}
+	for w, o := range n.claimant {
+		if o == self {
+			n.push(w)
+		}
+	}
+	return n
+}
+
+// Held answers whether a piece is in the possession of a living node, the asker included.
+type Held func(piece int) bool
+
+// Next takes the first work of the list that still has pieces nobody living
+// holds, and returns its number and the shortest range over those pieces. The work is in hand until End. ok is
+// false if the list is empty.
+func (n *Node) Next(held Held) (work int, r piece.Range, ok bool) {
+	for len(n.list) > 0 {
+		work, n.list = n.list[0], n.list[1:]
+		n.listed[work] = false
+		if r := n.missing(work, held); !r.Empty() {
+			n.hand[work] = true
+			n.inHand++
+			return work, r, true
+		}
+	}
+	return 0, piece.Range{}, false
+}
+
+// missing is the shortest range over the pieces of work that nobody living holds.
+func (n *Node) missing(work int, held Held) piece.Range {
+	r := n.works[work]
+	for r.Lo < r.Hi && held(r.Lo) {
+		r.Lo++
+	}
+	for r.Lo < r.Hi && held(r.Hi-1) {
+		r.Hi--
+	}
+	return r
+}
+
+// End says that the node is through with a work it had in hand.
+func (n *Node) End(work int) {
+	if n.hand[work] {
+		n.hand[work] = false
+		n.inHand--
+	}
+}
+
+// Left is the number of works on the list, the ones in hand not counted.
+func (n *Node) Left() int { return len(n.list) }
+
+// List returns a copy of the works on the list, front first.
+func (n *Node) List() []int { return append([]int(nil), n.list...) }
+
+// Busy says whether the node has works in hand or on its list.
+func (n *Node) Busy() bool { return len(n.list)+n.inHand > 0 }
+
+// Owner is the rank of the living node that a work is up to.
+func (n *Node) Owner(work int) int {
+	if c := n.claimant[work]; n.living[c] {
+		return c
+	}
+	for i := range n.living {
+		if heir := (work + i) % len(n.living); n.living[heir] {
+			return heir
+		}
+	}
+	return n.self
+}
+
+// Work is the range of pieces of a work.
+func (n *Node) Work(work int) piece.Range { return n.works[work] }
+
+// Ask returns the victim to which giveWork should be sent now, and notes that
+// its answer is awaited. ok is false if there is nothing to ask: the list is not empty, an
+// answer is awaited, stealing is off, or everybody known to have works has
+// refused since anything changed. O(works + nodes).
+func (n *Node) Ask(held Held) (victim int, ok bool) {
+	if !n.steals || len(n.list) > 0 || n.asked >= 0 {
+		return 0, false
+	}
+	left := make([]int, len(n.living))
+	for w := range n.works {
+		if o := n.Owner(w); o != n.self && !n.refused[o] && !n.missing(w, held).Empty() {
+			left[o]++
+		}
+	}
+	best := -1
+	for i := 1; i < len(left); i++ { // from the next rank on, so that thieves spread
+		o := (n.self + i) % len(left)
+		if left[o] > 1 && (best < 0 || left[o] > left[best]) { // one alone is in its hand
+			best = o
+		}
+	}
+	if best < 0 {
+		return 0, false
+	}
+	n.asked = best
+	return best, true
+}
+
+// Give answers a thief's giveWork: half of the list, from the tail, and never
+// silence. The answer is empty if the list is, or if the node does not steal.
+func (n *Node) Give(thief int) []Hand {
+	if !n.steals || thief == n.self || !n.valid(thief) || !n.living[thief] {
+		return nil
+	}
+	keep := len(n.list) / 2
+	tail := append([]int(nil), n.list[keep:]...)
+	n.list = n.list[:keep]
+	for _, w := range tail {
+		n.listed[w] = false
+		n.claimant[w] = thief
+		n.term[w]++
+	}
+	return n.hands(tail)
+}
+
+// Receive takes victim's answer to giveWork and appends the works to the
+// list. It returns what to tell everybody (took), and an error if the answer
+// was not asked for or names works that do not exist.
+func (n *Node) Receive(victim int, answer []Hand) (tell []Claim, err error) {
+	if n.asked != victim {
+		return nil, fmt.Errorf("works from node %d, which was not asked", victim)
+	}
+	if err := n.check(answer); err != nil {
+		return nil, err
+	}
+	n.asked = -1
+	if len(answer) == 0 {
+		n.refused[victim] = true
+		return nil, nil
+	}
+	clear(n.refused)
+	n.record(Claim{n.self, answer})
+	return []Claim{{n.self, answer}}, nil
+}
+
+// Took notes a claim in the ledger. A work of our own that somebody else
+// claims with a higher term leaves the list. It returns what to tell everybody:
+// claims of the dead have to be passed on by those who hear of them first.
+func (n *Node) Took(c Claim) (tell []Claim, err error) {
+	if !n.valid(c.Node) {
+		return nil, fmt.Errorf("no node of rank %d", c.Node)
+	}
+	if err := n.check(c.Hands); err != nil {
+		return nil, err
+	}
+	n.refused[c.Node] = false
+	if n.record(c) && !n.living[c.Node] {
+		tell = append(tell, c)
+	}
+	return tell, nil
+}
+
+// record enters c where it is higher than what the ledger has, puts works that
+// became ours on the list and takes those off that did not stay ours. It says whether anything was new.
+func (n *Node) record(c Claim) (news bool) {
+	lost := false
+	for _, h := range c.Hands {
+		for w := h.Lo; w < h.Hi; w++ {
+			if h.Term < n.term[w] || h.Term == n.term[w] && c.Node <= n.claimant[w] {
+				continue
+			}
+			news = true
+			n.term[w], n.claimant[w] = h.Term, c.Node
+			if n.Owner(w) == n.self {
+				n.push(w)
+			} else if n.listed[w] {
+				n.listed[w], lost = false, true
+			}
+		}
+	}
+	if lost {
+		kept := n.list[:0:0]
+		for _, w := range n.list {
+			if n.listed[w] {
+				kept = append(kept, w)
+			}
+		}
+		n.list = kept
+	}
+	return news
+}
+
+// push puts w on the list unless it is there or in hand.
+func (n *Node) push(w int) {
+	if !n.listed[w] && !n.hand[w] {
+		n.listed[w] = true
+		n.list = append(n.list, w)
+	}
+}
+
+// Dead notes that a node is gone. Works that are ours, now or before, come (back) on the
+// list if nobody living holds all their pieces any more; held must not count
+// the dead node. It returns what to tell everybody: what the dead node claimed.
+func (n *Node) Dead(node int, held Held) (tell []Claim) {
+	n.living[node] = false
+	if n.asked == node {
+		n.asked = -1
+	}
+	clear(n.refused)
+	var claimed []int
+	for w := range n.works {
+		if n.missing(w, held).Empty() {
+			continue
+		}
+		if n.claimant[w] == node && n.term[w] > 0 { // term 0 is known to all
+			claimed = append(claimed, w)
+		}
+		if n.Owner(w) == n.self {
+			n.push(w)
+		}
+	}
+	if len(claimed) > 0 {
+		tell = append(tell, Claim{node, n.hands(claimed)})
+	}
+	return tell
+}
+
+// Orphan makes the work of piece p our own, whoever the ledger says owns it.
+// It is for a swarm that stands still with a piece missing. It returns what to
+// tell everybody.
+func (n *Node) Orphan(p int) (tell []Claim) {
+	for w, r := range n.works {
+		if !r.Contains(p) {
+			continue
+		}
+		if n.Owner(w) != n.self {
+			n.claimant[w] = n.self
+			n.term[w]++
+			tell = append(tell, Claim{n.self, n.hands([]int{w})})
+		}
+		n.push(w)
+	}
+	return tell
+}
+
+// hands packs works, with the terms they have now, into runs.
+func (n *Node) hands(works []int) (hs []Hand) {
+	for _, w := range works {
+		if k := len(hs) - 1; k >= 0 && hs[k].Hi == w && hs[k].Term == n.term[w] {
+			hs[k].Hi++
+		} else {
+			hs = append(hs, Hand{Lo: w, Hi: w + 1, Term: n.term[w]})
+		}
+	}
+	return hs
+}
+
+func (n *Node) valid(rank int) bool { return rank >= 0 && rank < len(n.living) }
+
+// check refuses hands that name works which do not exist, a run twice over included.
+func (n *Node) check(hands []Hand) error {
+	total := 0
+	for _, h := range hands {
+		if h.Lo < 0 || h.Hi <= h.Lo || h.Hi > len(n.works) || h.Term == 0 {
+			return fmt.Errorf("works %d to %d of %d, term %d", h.Lo, h.Hi, len(n.works), h.Term)
+		}
+		if total += h.Hi - h.Lo; total > len(n.works) {
+			return fmt.Errorf("more works than the %d there are", len(n.works))
+		}
+	}
+	return nil
+}

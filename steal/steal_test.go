@@ -1,0 +1,452 @@
+package steal
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+func none(int) bool { return false }
+
+// Chiba et al. 2010, section 4.1: 300 MB are 9,600 pieces, a third each; at
+// 10, 2 and 2 MB/s from the store the phase takes 10, 50 and 50 s, and the
+// barrier makes that 50 s for all.
+func TestPaperNonSteal(t *testing.T) {
+	d := Divide(9600, []int{0, 1, 2}, 9600)
+	want := []piece.Range{{Lo: 0, Hi: 3200}, {Lo: 3200, Hi: 6400}, {Lo: 6400, Hi: 9600}}
+	if !slices.Equal(d.Works, want) {
+		t.Fatalf("shares are %v, want %v", d.Works, want)
+	}
+	l := piece.Layout{Size: 300 * unit.MiB, Piece: piece.PaperSize}
+	slowest := 0.0
+	for i, tt := range []struct{ rate, seconds float64 }{{10, 10}, {2, 50}, {2, 50}} {
+		n := NewNode(i, 3, d, false)
+		_, r, ok := n.Next(none)
+		if !ok {
+			t.Fatalf("node %d has no work", i)
+		}
+		_, size := l.RangeSpan(r)
+		got := float64(size) / float64(unit.MiB) / tt.rate
+		if got != tt.seconds {
+			t.Errorf("node %d takes %v s, want %v", i, got, tt.seconds)
+		}
+		slowest = max(slowest, got)
+		if _, ok := n.Ask(none); ok {
+			t.Errorf("node %d asks for work without stealing", i)
+		}
+		if got := n.Give(0); got != nil {
+			t.Errorf("node %d gives %v away without stealing", i, got)
+		}
+	}
+	if slowest != 50 {
+		t.Errorf("the phase takes %v s, want 50", slowest)
+	}
+}
+
+// Chiba et al. 2010, section 4.2: works of 100 pieces, A has 0–31, B 32–63,
+// C 64–95. A ends first and asks B, which has works 32–37 done and 38–63 left:
+// 51–63 go to A, 38–50 stay with B. The paper does not say whether 38 is on
+// the list or in hand; both must come out so.
+func TestPaperSteal(t *testing.T) {
+	d := Divide(9600, []int{0, 1, 2}, PaperPerWork)
+	if len(d.Works) != 96 || d.Owner[31] != 0 || d.Owner[32] != 1 || d.Owner[63] != 1 || d.Owner[64] != 2 {
+		t.Fatalf("%d works, owners %v", len(d.Works), d.Owner)
+	}
+	for _, inHand := range []bool{false, true} {
+		t.Run(fmt.Sprintf("in hand %v", inHand), func(t *testing.T) {
+			a, b := NewNode(0, 3, d, true), NewNode(1, 3, d, true)
+			held := piece.NewSet(9600)
+			run := func(n *Node, works int) {
+				for range works {
+					w, r, ok := n.Next(held.Has)
+					if !ok {
+						t.Fatal("the list ended too early")
+					}
+					held.AddRange(r)
+					n.End(w)
+				}
+			}
+			run(a, 32)
+			run(b, 6) // 20 of 100 MB
+			if inHand {
+				if w, _, _ := b.Next(held.Has); w != 38 {
+					t.Fatalf("B has work %d in hand, want 38", w)
+				}
+			}
+			held.AddRange(piece.Range{Lo: 6400, Hi: 9600}) // C is done, so A asks B
+			if v, ok := a.Ask(held.Has); !ok || v != 1 {
+				t.Fatalf("A asks %d, %v; want B", v, ok)
+			}
+			answer := b.Give(0)
+			if want := []Hand{{Lo: 51, Hi: 64, Term: 1}}; !slices.Equal(answer, want) {
+				t.Fatalf("B gives %v, want works 51–63", answer)
+			}
+			if _, err := a.Receive(1, answer); err != nil {
+				t.Fatal(err)
+			}
+			if got := a.List(); !slices.Equal(got, seq(51, 64)) {
+				t.Errorf("workList_A = %v, want 51…63", got)
+			}
+			from := 38
+			if inHand {
+				from = 39
+			}
+			if got := b.List(); !slices.Equal(got, seq(from, 51)) {
+				t.Errorf("workList_B = %v, want %d…50", got, from)
+			}
+		})
+	}
+}
+
+func seq(lo, hi int) (s []int) {
+	for i := lo; i < hi; i++ {
+		s = append(s, i)
+	}
+	return s
+}
+
+func TestDivide(t *testing.T) {
+	for pieces := range 130 {
+		for _, owners := range [][]int{{0}, {2}, {0, 1, 2}, {4, 1, 3, 0, 2, 7, 6}} {
+			for _, per := range []int{1, 2, 7, 100} {
+				d := Divide(pieces, owners, per)
+				at := 0
+				for w, r := range d.Works {
+					if r.Lo != at || r.Empty() || r.Len() > per || !slices.Contains(owners, d.Owner[w]) {
+						t.Fatalf("Divide(%d, %v, %d): work %d is %v", pieces, owners, per, w, r)
+					}
+					at = r.Hi
+				}
+				if at != pieces {
+					t.Fatalf("Divide(%d, %v, %d) ends at %d", pieces, owners, per, at)
+				}
+			}
+		}
+	}
+}
+
+func TestDefaultPerWork(t *testing.T) {
+	for _, tt := range []struct {
+		size  unit.Bytes
+		nodes int
+		want  int
+	}{
+		{0, 8, 1}, {unit.MiB, 8, 1},
+		{256 * unit.MiB, 8, 2}, // 128 pieces of 2 MiB: 4 MiB a work, eight works a share
+		{unit.GiB, 8, 2},       // 8 MiB
+		{unit.TiB, 8, 1},       // pieces of 16 MiB
+		{256 * unit.MiB, 100, 1},
+	} {
+		l := piece.Layout{Size: tt.size, Piece: piece.DefaultSize(tt.size, 0)}
+		if got := DefaultPerWork(l, tt.nodes); got != tt.want {
+			t.Errorf("%v among %d: %d pieces a work, want %d", tt.size, tt.nodes, got, tt.want)
+		}
+	}
+}
+
+func TestEmptyListIsAnswered(t *testing.T) {
+	d := Divide(4, []int{0, 1}, 1)
+	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
+	for range 2 {
+		a.Next(none)
+		b.Next(none)
+	}
+	v, ok := a.Ask(none)
+	if !ok || v != 1 {
+		t.Fatalf("Ask() = %d, %v; want node 1", v, ok)
+	}
+	answer := b.Give(0)
+	if len(answer) != 0 {
+		t.Fatalf("an empty list gives %v", answer)
+	}
+	if _, err := a.Receive(1, answer); err != nil {
+		t.Fatalf("no works is an answer: %v", err)
+	}
+	if _, ok := a.Ask(none); ok {
+		t.Error("asks again a victim that has just refused")
+	}
+	if _, err := a.Took(Claim{1, []Hand{{Lo: 0, Hi: 1, Term: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := a.Ask(none); !ok {
+		t.Error("does not ask a victim that has taken works since it refused")
+	}
+}
+
+func TestHostileMessages(t *testing.T) {
+	d := Divide(100, []int{0, 1, 2}, 1)
+	n := NewNode(0, 3, d, true)
+	for _, h := range [][]Hand{
+		{{Lo: -1, Hi: 2, Term: 1}}, {{Lo: 5, Hi: 5, Term: 1}}, {{Lo: 99, Hi: 101, Term: 1}}, {{Lo: 0, Hi: 1, Term: 0}},
+		{{Lo: 0, Hi: 100, Term: 1}, {Lo: 0, Hi: 1, Term: 2}},
+	} {
+		if _, err := n.Took(Claim{1, h}); err == nil {
+			t.Errorf("Took(%v) passes", h)
+		}
+	}
+	for _, node := range []int{3, -1} {
+		if _, err := n.Took(Claim{Node: node}); err == nil {
+			t.Error("took from a node that does not exist passes")
+		}
+	}
+	if _, err := n.Receive(1, []Hand{{Lo: 40, Hi: 50, Term: 1}}); err == nil {
+		t.Error("works that nobody asked for pass")
+	}
+	if got := n.Give(7); got != nil {
+		t.Errorf("gives %v to a node that does not exist", got)
+	}
+}
+
+// message is one message of the simulated mesh. Messages between two nodes
+// keep their order; between different pairs they overtake each other freely.
+type message struct {
+	kind  string // giveWork, works, took, have, dead
+	hands []Hand
+	claim Claim
+	piece int
+}
+
+// mesh runs Nodes under a seeded scheduler that delivers any message of any
+// pair next, lets nodes fetch one work at a time, and kills some of them at any moment.
+type mesh struct {
+	t       *testing.T
+	rng     *rand.Rand
+	nodes   []*Node
+	living  []bool
+	has     []*piece.Set // what each node has fetched
+	views   [][]*piece.Set
+	inHand  []int
+	links   map[[2]int][]message
+	fetched []int // by piece: times read from the store
+}
+
+func newMesh(t *testing.T, seed uint64, nodes, pieces, perWork int, steals bool) *mesh {
+	m := &mesh{t: t, rng: rand.New(rand.NewPCG(seed, 1)), links: map[[2]int][]message{}, fetched: make([]int, pieces)}
+	d := Divide(pieces, seq(0, nodes), perWork)
+	for i := range nodes {
+		m.nodes = append(m.nodes, NewNode(i, nodes, d, steals))
+		m.living = append(m.living, true)
+		m.has = append(m.has, piece.NewSet(pieces))
+		m.inHand = append(m.inHand, -1)
+		var v []*piece.Set
+		for range nodes {
+			v = append(v, piece.NewSet(pieces))
+		}
+		m.views = append(m.views, v)
+	}
+	return m
+}
+
+// held is what node i believes of living nodes' possessions.
+func (m *mesh) held(i int) Held {
+	return func(p int) bool {
+		for k, v := range m.views[i] {
+			if (m.nodes[i].living[k]) && v.Has(p) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func (m *mesh) send(from, to int, msg message) {
+	if m.living[to] {
+		k := [2]int{from, to}
+		m.links[k] = append(m.links[k], msg)
+	}
+}
+
+func (m *mesh) tell(from int, msg message) {
+	for to := range m.nodes {
+		if to != from {
+			m.send(from, to, msg)
+		}
+	}
+}
+
+func (m *mesh) took(from int, claims []Claim) {
+	for _, c := range claims {
+		m.tell(from, message{kind: "took", claim: c})
+	}
+}
+
+// step lets one thing happen; false if nothing can.
+func (m *mesh) step() bool {
+	var acts []func()
+	keys := make([][2]int, 0, len(m.links))
+	for k, q := range m.links {
+		if len(q) > 0 && m.living[k[1]] {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
+	for _, k := range keys {
+		acts = append(acts, func() { m.deliver(k) })
+	}
+	for i, n := range m.nodes {
+		if !m.living[i] {
+			continue
+		}
+		if m.inHand[i] >= 0 {
+			acts = append(acts, func() { m.fetch(i) })
+		} else if n.Left() > 0 {
+			acts = append(acts, func() {
+				if w, _, ok := n.Next(m.held(i)); ok {
+					m.inHand[i] = w
+				}
+			})
+		}
+	}
+	if len(acts) > 0 {
+		acts[m.rng.IntN(len(acts))]()
+		return true
+	}
+	for i, n := range m.nodes { // nothing else to do: let idle nodes ask
+		if m.living[i] {
+			if v, ok := n.Ask(m.held(i)); ok {
+				m.send(i, v, message{kind: "giveWork"})
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (m *mesh) fetch(i int) {
+	w := m.inHand[i]
+	m.inHand[i] = -1
+	r := m.nodes[i].Work(w)
+	for p := r.Lo; p < r.Hi; p++ {
+		if m.held(i)(p) {
+			continue
+		}
+		m.fetched[p]++
+		m.has[i].Add(p)
+		m.views[i][i].Add(p)
+		m.tell(i, message{kind: "have", piece: p})
+	}
+	m.nodes[i].End(w)
+	if v, ok := m.nodes[i].Ask(m.held(i)); ok {
+		m.send(i, v, message{kind: "giveWork"})
+	}
+}
+
+func (m *mesh) deliver(k [2]int) {
+	from, to := k[0], k[1]
+	msg := m.links[k][0]
+	m.links[k] = m.links[k][1:]
+	n := m.nodes[to]
+	switch msg.kind {
+	case "giveWork":
+		m.send(to, from, message{kind: "works", hands: n.Give(from)})
+	case "works":
+		took, err := n.Receive(from, msg.hands)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		m.took(to, took)
+	case "took":
+		tell, err := n.Took(msg.claim)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		m.took(to, tell)
+	case "have":
+		m.views[to][from].Add(msg.piece)
+	case "dead":
+		n.living[from] = false // for held
+		m.took(to, n.Dead(from, m.held(to)))
+	}
+}
+
+// kill ends node i. What it has sent arrives in part: each link loses a random tail.
+func (m *mesh) kill(i int) {
+	m.living[i] = false
+	for to := range m.nodes {
+		if to == i {
+			continue
+		}
+		delete(m.links, [2]int{to, i})
+		q := m.links[[2]int{i, to}]
+		m.links[[2]int{i, to}] = append(slices.Clone(q[:m.rng.IntN(len(q)+1)]), message{kind: "dead"})
+	}
+}
+
+func (m *mesh) run(maxSteps int, each func(step int)) {
+	for s := range maxSteps {
+		each(s)
+		if !m.step() {
+			return
+		}
+	}
+	m.t.Fatalf("no end after %d steps", maxSteps)
+}
+
+func TestEachPieceIsFetchedOnce(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		nodes, pieces := 1+rng.IntN(9), rng.IntN(120)
+		m := newMesh(t, seed, nodes, pieces, 1+rng.IntN(5), rng.IntN(4) > 0)
+		m.run(100_000, func(int) {})
+		for p, times := range m.fetched {
+			if times != 1 {
+				t.Fatalf("seed %d: piece %d of %d among %d nodes was fetched %d times", seed, p, pieces, nodes, times)
+			}
+		}
+	}
+}
+
+// Whoever dies, thief or victim or bystander, at whatever message: when the
+// survivors come to rest, one of them has every piece.
+func TestNoWorkIsLostByDeaths(t *testing.T) {
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		nodes, pieces := 2+rng.IntN(6), 1+rng.IntN(60)
+		m := newMesh(t, seed, nodes, pieces, 1+rng.IntN(3), rng.IntN(4) > 0)
+		deaths := map[int]int{}
+		for range 1 + rng.IntN(nodes-1) {
+			deaths[rng.IntN(4*pieces)] = rng.IntN(nodes)
+		}
+		left := nodes
+		m.run(100_000, func(step int) {
+			if victim, ok := deaths[step]; ok && m.living[victim] && left > 1 {
+				m.kill(victim)
+				left--
+			}
+		})
+		for p := range pieces {
+			if !slices.ContainsFunc(seq(0, nodes), func(i int) bool { return m.living[i] && m.has[i].Has(p) }) {
+				t.Fatalf("seed %d: nobody living has piece %d (%d nodes, %d pieces, deaths %v)", seed, p, nodes, pieces, deaths)
+			}
+		}
+	}
+}
+
+func TestOrphan(t *testing.T) {
+	d := Divide(10, []int{0, 1}, 2)
+	n := NewNode(0, 2, d, true)
+	took := n.Orphan(7)
+	if len(took) != 1 || took[0].Hands[0].Term != 1 || n.List()[n.Left()-1] != took[0].Hands[0].Lo {
+		t.Fatalf("Orphan(7) = %v, list %v", took, n.List())
+	}
+	if again := n.Orphan(7); again != nil || n.Left() != 4 {
+		t.Errorf("a second time: %v, %d works on the list", again, n.Left())
+	}
+}
+
+func BenchmarkAsk(b *testing.B) {
+	d := Divide(25_600, seq(0, 1000), 2)
+	n := NewNode(0, 1000, d, true)
+	for n.Left() > 0 {
+		w, _, _ := n.Next(none)
+		n.End(w)
+	}
+	for range b.N {
+		n.Ask(none)
+		n.asked = -1
+	}
+}
