@@ -1,0 +1,47 @@
+# Freshet. `make demo` and `make test` need Go, git, make and a C compiler; they set up the rest themselves.
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+PLATFORMS   := linux/amd64 linux/arm64 darwin/arm64
+TOOL        := go tool -modfile=tools/go.mod
+STATIC      := CGO_ENABLED=0
+ARGS        ?=# of the demo: make demo ARGS='--nodes 4 --size 64MiB'
+TESTFLAGS   ?=# of go test: make test TESTFLAGS='-count=1 -v'
+FUZZTIME    ?= 10s
+.PHONY: help demo build test unit lint cross fuzz bench setup clean
+
+help: ## this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
+
+demo: build ## an object leaves a store and arrives on 8 nodes, by three methods, side by side
+	bin/freshet demo $(ARGS)
+
+build: ## bin/freshet, static
+	@scripts/setup build
+	$(STATIC) go build -trimpath -o bin/freshet ./cmd/freshet
+
+test: setup lint cross unit ## everything that must hold: lint, builds for all platforms, all tests
+
+unit: ## all tests, under the race detector (lint has vetted them)
+	CGO_ENABLED=1 go test -race -vet=off -timeout 15m $(TESTFLAGS) ./...
+
+lint: ## gofmt, go vet for all platforms, staticcheck, govulncheck where its database is reachable
+	@owed=$$(gofmt -l .); [ -z "$$owed" ] || { echo "gofmt -w is owed by:" $$owed; exit 1; }
+	@for p in $(PLATFORMS); do echo "go vet $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} $(STATIC) go vet -trimpath ./...; done
+	$(TOOL) staticcheck ./...
+	go run -C tools ./vulncheck -C .. ./...
+
+cross: ## bin/freshet-OS-ARCH for all platforms
+	@for p in $(PLATFORMS); do echo "go build $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} \
+	  $(STATIC) go build -trimpath -o bin/freshet-$${p/\//-} ./cmd/freshet; done
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+bench: ## all Go benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+setup: ## what the tests need from outside: apt packages (as root), tools by the Go module proxy
+	@scripts/setup test
+
+clean: ## remove what make built
+	rm -rf bin
