@@ -1,0 +1,295 @@
+package exchange
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+var t0 = time.Unix(1_000_000, 0)
+
+func at(d time.Duration) time.Time { return t0.Add(d) }
+
+// layout has pieces of four blocks.
+func layout(pieces int) piece.Layout {
+	return piece.Layout{Size: unit.Bytes(pieces) * unit.MiB, Piece: unit.MiB}
+}
+
+func state(nodes, pieces int, barrier bool) *State {
+	s := New(Config{Self: 0, Nodes: nodes, Layout: layout(pieces), Barrier: barrier, Rand: rand.New(rand.NewPCG(1, 2))})
+	for i := range pieces {
+		s.Known(i)
+	}
+	for i := 1; i < nodes; i++ {
+		s.Up(i)
+		s.Choked(i, false)
+	}
+	return s
+}
+
+func TestBarrier(t *testing.T) {
+	s := state(3, 4, true)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 2})
+	s.Announced(2, piece.Range{Lo: 1, Hi: 3})
+	if ask, _ := s.Asks(t0); ask != nil || s.Open() {
+		t.Fatalf("asks %v although nobody has piece 3", ask)
+	}
+	s.Got(3)
+	if ask, _ := s.Asks(t0); len(ask) == 0 || !s.Open() {
+		t.Fatal("every piece is held, and nothing is asked")
+	}
+	s.Gone(1)
+	if s.Held(0) || !s.Held(1) {
+		t.Error("the possessions of a dead node count")
+	}
+}
+
+func TestRarestFirst(t *testing.T) {
+	s := state(4, 6, false)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 6})
+	s.Announced(2, piece.Range{Lo: 0, Hi: 5})
+	s.Announced(3, piece.Range{Lo: 2, Hi: 4})
+	var order []int
+	for len(order) < 6 {
+		ask, _ := s.Asks(t0)
+		if len(ask) == 0 {
+			t.Fatalf("asks nothing after %v", order)
+		}
+		for _, a := range ask {
+			if !s.Possesses(a.Peer, a.Piece) {
+				t.Fatalf("asks node %d for piece %d, which it lacks", a.Peer, a.Piece)
+			}
+			if a.Peer == 1 && len(order) == 0 && a.Piece != 5 {
+				t.Errorf("asks node 1 for piece %d first; 5 is rarest", a.Piece)
+			}
+			order = append(order, a.Piece)
+			s.Got(a.Piece)
+		}
+	}
+	slices.Sort(order)
+	if !slices.Equal(order, []int{0, 1, 2, 3, 4, 5}) {
+		t.Errorf("asked for %v", order)
+	}
+}
+
+func TestUnknownDigestIsNotAsked(t *testing.T) {
+	s := New(Config{Nodes: 2, Layout: layout(2), Rand: rand.New(rand.NewPCG(1, 1))})
+	s.Up(1)
+	s.Choked(1, false)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 2})
+	if ask, _ := s.Asks(t0); len(ask) != 0 {
+		t.Fatalf("asks %v, which could not be checked", ask)
+	}
+	s.Known(1)
+	if ask, _ := s.Asks(t0); len(ask) != 1 || ask[0].Piece != 1 {
+		t.Fatalf("asks %v, want piece 1", ask)
+	}
+}
+
+func TestInFlight(t *testing.T) {
+	s := state(2, 100, false)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 100})
+	ask, _ := s.Asks(t0)
+	if len(ask) != 1 || ask[0].Hi != 4 {
+		t.Fatalf("an unmeasured peer is asked %v, want one piece", ask)
+	}
+	if more, _ := s.Asks(t0); more != nil {
+		t.Fatalf("asks %v although two blocks are on their way", more)
+	}
+	for b := range 3 { // one block is left: less than two
+		s.Block(1, ask[0].Piece, b, at(time.Duration(b)*time.Millisecond))
+	}
+	if more, _ := s.Asks(at(3 * time.Millisecond)); len(more) != 1 {
+		t.Fatalf("asks %v when the pipe is about to drain", more)
+	}
+	// At 40 MiB/s a quarter second is ten pieces.
+	now := at(time.Second)
+	for i := range 160 {
+		now = now.Add(25 * time.Millisecond)
+		for range 4 {
+			s.Block(1, 99, i%4, now)
+		}
+	}
+	s.Asks(now)
+	if owes := s.peers[1].owes; owes < 9*unit.MiB || owes > 12*unit.MiB {
+		t.Errorf("%v in flight at 40 MiB/s, want about 10 MiB", owes)
+	}
+}
+
+func TestEndgame(t *testing.T) {
+	s := state(3, 1, false)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 1})
+	ask, _ := s.Asks(t0)
+	if len(ask) != 1 || ask[0] != (Ask{1, Request{0, 0, 4}}) {
+		t.Fatalf("asks %v", ask)
+	}
+	s.Announced(2, piece.Range{Lo: 0, Hi: 1})
+	ask, _ = s.Asks(t0)
+	if len(ask) != 1 || ask[0] != (Ask{2, Request{0, 2, 4}}) {
+		t.Fatalf("end-game asks %v, want the second half of node 2", ask)
+	}
+	if cancel := s.Block(2, 0, 2, t0); !slices.Equal(cancel, []Ask{{1, Request{0, 2, 3}}}) {
+		t.Errorf("cancels %v, want block 2 of node 1", cancel)
+	}
+	if s.peers[1].owes != 3*piece.BlockSize || s.peers[2].owes != piece.BlockSize {
+		t.Errorf("owed are %v and %v", s.peers[1].owes, s.peers[2].owes)
+	}
+	if cancel := s.Got(0); !slices.Equal(cancel, []Ask{{1, Request{0, 0, 2}}, {1, Request{0, 3, 4}}, {2, Request{0, 3, 4}}}) {
+		t.Errorf("the piece is here, cancels %v", cancel)
+	}
+	if s.peers[1].owes != 0 || s.peers[2].owes != 0 {
+		t.Errorf("still owed: %v and %v", s.peers[1].owes, s.peers[2].owes)
+	}
+}
+
+func TestSnubbed(t *testing.T) {
+	s := state(3, 1, false)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 1})
+	s.Asks(t0)
+	if _, cancel := s.Asks(at(SnubAfter + 1)); len(cancel) != 1 || cancel[0].Peer != 1 {
+		t.Fatalf("cancels %v, want what the silent node owes", cancel)
+	}
+	s.Announced(2, piece.Range{Lo: 0, Hi: 1})
+	ask, _ := s.Asks(at(SnubAfter + 2))
+	if i := slices.IndexFunc(ask, func(a Ask) bool { return a.Peer == 2 }); i < 0 {
+		s.Down(1)
+		if ask, _ = s.Asks(at(SnubAfter + 3)); len(ask) != 1 || ask[0].Peer != 2 {
+			t.Fatalf("asks %v, want node 2", ask)
+		}
+	}
+}
+
+func TestSpoiledPieceComesFromOnePeer(t *testing.T) {
+	s := state(3, 1, false)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 1})
+	s.Asks(t0)
+	s.Announced(2, piece.Range{Lo: 0, Hi: 1})
+	s.Asks(t0)
+	s.Spoiled(0)
+	var got []Ask
+	for range 5 {
+		ask, _ := s.Asks(t0)
+		got = append(got, ask...)
+	}
+	if len(got) != 1 || got[0].Lo != 0 || got[0].Hi != 4 {
+		t.Fatalf("asks %v, want all blocks of one node", got)
+	}
+	first := got[0].Peer
+	s.Block(first, 0, 0, t0)
+	s.Down(first)
+	got, _ = s.Asks(t0)
+	if len(got) != 1 || got[0].Peer == first || got[0].Lo != 0 || got[0].Hi != 4 {
+		t.Fatalf("asks %v, want all blocks of the other node", got)
+	}
+}
+
+func TestServes(t *testing.T) {
+	s := state(2, 2, false)
+	s.Got(0)
+	if s.Serves(1, Request{0, 0, 4}) {
+		t.Error("serves a choked peer")
+	}
+	if ch := s.Rechoke(t0); !slices.Equal(ch, []Choke{{1, false}}) {
+		t.Fatalf("Rechoke() = %v, want node 1 unchoked", ch)
+	}
+	for _, tt := range []struct {
+		r    Request
+		want bool
+	}{
+		{Request{0, 0, 4}, true}, {Request{0, 3, 4}, true}, {Request{0, 0, 5}, false}, {Request{0, 2, 2}, false},
+		{Request{0, -1, 2}, false}, {Request{1, 0, 4}, false}, {Request{-1, 0, 4}, false}, {Request{2, 0, 4}, false},
+	} {
+		if got := s.Serves(1, tt.r); got != tt.want {
+			t.Errorf("Serves(%v) = %v", tt.r, got)
+		}
+	}
+	s.Announced(1, piece.Range{Lo: 0, Hi: 2})
+	if ch := s.Rechoke(t0); !slices.Equal(ch, []Choke{{1, true}}) {
+		t.Errorf("a peer that has everything: %v", ch)
+	}
+}
+
+// Slots go to the best throughput, and every peer is served within bounded time.
+func TestChoking(t *testing.T) {
+	const nodes, slots = 30, 4
+	s := New(Config{Nodes: nodes, Layout: layout(10), Slots: slots, Rand: rand.New(rand.NewPCG(5, 5))})
+	for i := 1; i < nodes; i++ {
+		s.Up(i)
+	}
+	s.Got(0)
+	served := map[int]int{}
+	for tick := range 4000 {
+		now := at(time.Duration(tick) * 100 * time.Millisecond)
+		s.Rechoke(now)
+		n := 0
+		for i := 1; i < nodes; i++ {
+			if !s.peers[i].choked {
+				n++
+				served[i]++
+				s.Sent(i, unit.Bytes(i*1000), now) // the higher the rank, the faster
+			}
+		}
+		if n != slots {
+			t.Fatalf("tick %d: %d peers are served, want %d", tick, n, slots)
+		}
+	}
+	for i := 1; i < nodes; i++ {
+		if served[i] == 0 {
+			t.Errorf("node %d was never served", i)
+		}
+	}
+	for i := nodes - slots + 1; i < nodes; i++ {
+		if served[i] < 1000 { // an equal share would be 550
+			t.Errorf("fast node %d was served in %d of 4000 ticks", i, served[i])
+		}
+	}
+}
+
+func TestManifest(t *testing.T) {
+	m := NewManifest(layout(3))
+	steps := []struct {
+		from, piece int
+		e           Entry
+		want        Change
+	}{
+		{1, 0, Entry{10, 1, 0}, News},
+		{2, 0, Entry{99, 1, 0}, Nothing},  // hearsay against the reader
+		{2, 1, Entry{98, 3, 0}, News},     // hearsay
+		{3, 1, Entry{11, 3, 0}, Replaced}, // the reader itself
+		{1, 2, Entry{12, 1, 0}, News},
+		{2, 2, Entry{12, 2, 0}, Nothing}, // read twice, alike
+	}
+	for i, s := range steps {
+		if got := m.Add(s.from, s.piece, s.e); got != s.want {
+			t.Fatalf("step %d: %v, want %v", i, got, s.want)
+		}
+	}
+	if !m.Settled() {
+		t.Fatal("all is known and nothing in doubt, but not settled")
+	}
+	m.Add(2, 2, Entry{77, 2, 0}) // a second reader differs
+	if m.Settled() {
+		t.Fatal("two readers differ and all is settled")
+	}
+	living := []bool{true, true, true, true}
+	if got := m.Audits(2, living); !slices.Equal(got, []int{2}) {
+		t.Fatalf("node 2 audits %v, want piece 2", got)
+	}
+	living[2] = false
+	if got := m.Audits(3, living); !slices.Equal(got, []int{2}) {
+		t.Fatalf("node 3 audits %v when node 2 is dead", got)
+	}
+	if got := m.Add(3, 2, Entry{77, 3, 1}); got != Replaced || !m.Settled() {
+		t.Fatalf("the audit gives %v", got)
+	}
+	if got := m.Blamed(); !slices.Equal(got, []Blame{{1, 2}}) {
+		t.Errorf("blamed %v, want node 1 for piece 2", got)
+	}
+	if !m.AuditAll() || m.due != 2 {
+		t.Errorf("%d pieces due, want the two that were read once", m.due)
+	}
+}

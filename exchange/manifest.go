@@ -1,0 +1,175 @@
+package exchange
+
+import (
+	"fmt"
+
+	"github.com/freshet/freshet/piece"
+)
+
+// Entry is what the manifest says of one piece: its digest, who read it from
+// the store, and how often it had been read again before that.
+type Entry struct {
+	Sum    uint64
+	Reader int    // rank
+	Term   uint32 // 0: the first reading; each audit adds one
+}
+
+// Manifest holds the digests of all pieces, as their first readers published
+// them. The reading node digests a piece while it comes from the store; every receiver
+// checks against that; and together the digests prove the whole object
+// against the store's own checksum, without reading it again.
+//
+// If they do not prove it, or if two readers differ about a piece, pieces are
+// audited: read from the store again by another node than their reader, whose digest then
+// counts (the higher term wins). Readers whose digests did not stand are to
+// blame. What is heard from the reader itself counts for more than hearsay,
+// so a node cannot forge what another has read.
+type Manifest struct {
+	layout  piece.Layout
+	entries []Entry
+	first   []bool   // by piece: heard from the reader itself
+	wanted  []uint32 // by piece: the term that has to be reached
+	known   int
+	due     int // pieces whose term is below the wanted one
+	blamed  []Blame
+}
+
+// Blame says that a node read a piece wrong.
+type Blame struct{ Reader, Piece int }
+
+// NewManifest returns the manifest of an object of which nothing is known.
+func NewManifest(l piece.Layout) *Manifest {
+	n := l.Count()
+	m := &Manifest{layout: l, entries: make([]Entry, n), first: make([]bool, n), wanted: make([]uint32, n)}
+	for i := range m.entries {
+		m.entries[i].Reader = -1
+	}
+	return m
+}
+
+// Entry is what is known of piece i.
+func (m *Manifest) Entry(i int) (e Entry, ok bool) {
+	e = m.entries[i]
+	return e, e.Reader >= 0
+}
+
+// Change is what an entry did to the manifest.
+type Change int
+
+const (
+	Nothing  Change = iota // it was known, or hearsay against better knowledge
+	News                   // the digest of a piece that had none
+	Replaced               // another digest than the one known: who has the piece by that has it wrong
+)
+
+// Add enters what node from says of piece i, which must exist. Two first-hand readings that differ
+// make the piece due for audit.
+func (m *Manifest) Add(from, i int, e Entry) Change {
+	old, firsthand := m.entries[i], from == e.Reader
+	switch {
+	case old.Reader < 0:
+		m.set(i, e, firsthand)
+		m.known++
+		return News
+	case e.Term < old.Term:
+		return Nothing
+	case e.Term == old.Term && e.Sum == old.Sum:
+		if firsthand && e.Reader == old.Reader {
+			m.first[i] = true
+		}
+		return Nothing
+	case e.Term > old.Term:
+		if e.Sum != old.Sum {
+			m.blamed = append(m.blamed, Blame{old.Reader, i})
+		}
+		m.set(i, e, firsthand)
+		if e.Sum != old.Sum {
+			return Replaced
+		}
+		return Nothing
+	case firsthand && e.Reader == old.Reader && !m.first[i]: // hearsay was wrong
+		m.set(i, e, true)
+		return Replaced
+	case firsthand && m.first[i]: // two readers differ
+		m.want(i, old.Term+1)
+		return Nothing
+	}
+	return Nothing
+}
+
+func (m *Manifest) set(i int, e Entry, firsthand bool) {
+	wasDue := m.isDue(i)
+	m.entries[i], m.first[i] = e, firsthand
+	if wasDue && !m.isDue(i) {
+		m.due--
+	}
+}
+
+func (m *Manifest) isDue(i int) bool {
+	return m.entries[i].Reader >= 0 && m.entries[i].Term < m.wanted[i]
+}
+
+func (m *Manifest) want(i int, term uint32) {
+	if term > m.wanted[i] {
+		wasDue := m.isDue(i)
+		m.wanted[i] = term
+		if !wasDue && m.isDue(i) {
+			m.due++
+		}
+	}
+}
+
+// Settled says whether every piece has a digest and none is due for audit.
+func (m *Manifest) Settled() bool { return m.known == len(m.entries) && m.due == 0 }
+
+// Known is the number of pieces whose digest is known.
+func (m *Manifest) Known() int { return m.known }
+
+// Verify holds a settled manifest against the store's checksum. An error of the
+// first reading calls for an audit of all pieces (AuditAll); after that it is final.
+func (m *Manifest) Verify(c piece.Checksum) error {
+	if !m.Settled() {
+		return fmt.Errorf("digests of %d of %d pieces known, %d in doubt", m.known, len(m.entries), m.due)
+	}
+	sums := make([]uint64, len(m.entries))
+	for i, e := range m.entries {
+		sums[i] = e.Sum
+	}
+	return c.Verify(m.layout, sums)
+}
+
+// AuditAll makes every piece that was read only once due for audit. It returns false if there is none.
+func (m *Manifest) AuditAll() bool {
+	for i := range m.entries {
+		m.want(i, 1)
+	}
+	return m.due > 0
+}
+
+// Audits returns the pieces due for audit that node self is to read: a piece's
+// auditor is the first living node after its reader, the reader itself only
+// if it is alone.
+func (m *Manifest) Audits(self int, living []bool) (pieces []int) {
+	if m.due == 0 {
+		return nil
+	}
+	for i := range m.entries {
+		if m.isDue(i) && m.auditor(i, living) == self {
+			pieces = append(pieces, i)
+		}
+	}
+	return pieces
+}
+
+func (m *Manifest) auditor(i int, living []bool) int {
+	reader := m.entries[i].Reader
+	for k := 1; k < len(living); k++ {
+		if a := (reader + k) % len(living); living[a] {
+			return a
+		}
+	}
+	return reader
+}
+
+// Blamed returns the readings that did not stand.
+func (m *Manifest) Blamed() []Blame { return m.blamed }
