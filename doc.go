@@ -1,0 +1,36 @@
+// Package freshet moves bulk data to every node of a cluster at the speed the
+// network allows: one object leaves an object store once, and arrives whole and
+// verified on the disk of each node.
+//
+// # The idea
+//
+// N nodes each need the same F bytes before a computation starts. If each
+// downloads them by itself, N·F bytes leave the store, and the job waits for
+// the node whose connection happened to be slow. Chiba, Kielmann, den Burger
+// and Matsuoka ("Dynamic Optimization for Large Data Broadcast on Clouds", IPSJ
+// Trans. ACS, 2010) let the nodes share the download out instead:
+//
+//	store ──┬── pieces    0 …  3199 ──▶ node A ──┐
+//	        ├── pieces 3200 …  6399 ──▶ node B ──┼── exchange ──▶ everything, everywhere
+//	        └── pieces 6400 …  9599 ──▶ node C ──┘
+//
+// Each node reads its share from the store. One that has finished takes over
+// half of what a slower one has still before it (steal), and all the while
+// pieces can pass from node to node until every node has every piece. The
+// store delivers F bytes in all, over the sum of the nodes' connections; flat,
+// non-steal and steal are the three algorithms of the paper, and docs/papers.md
+// says claim by claim where each stands in the code and what we measured.
+//
+// # The code
+//
+// Rules are packages of values and functions that touch nothing of the world:
+// unit, piece, steal, exchange. Time and randomness come in as arguments, so
+// the same code runs in a table test, in a simulation and in production.
+// World packages do the I/O that a library user needs: objstore and its
+// drivers. Engines, under internal, are loops that take an event, ask the rule
+// and carry out the answer. The order in which packages may import one another,
+// and the purity of the rules, are written down and tested in deps_test.go.
+//
+// docs/tour.md follows one piece from the bucket to the disk of a node;
+// docs/glossary.md has the words.
+package freshet
