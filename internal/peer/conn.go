@@ -1,0 +1,365 @@
+package peer
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Conn is one neighbour in one job. Frames may be written by several
+// goroutines at once; one goroutine reads. Whoever got it from Port closes it.
+//
+// Semaphores of one token stand where one would expect mutexes: what waits for
+// them is waiting for the network, and Close has to be able to end that.
+type Conn struct {
+	name, job string
+	c         net.Conn // TLS over wire
+	wire      *wire
+
+	writing chan struct{} // holds a token while a frame is written
+	scratch []byte        // one TLS record, for a frame's beginning; whoever writes has it
+	wrote   atomic.Int64  // when the last frame was written, Unix nanoseconds
+
+	reading chan struct{} // holds a token while a read is under way
+	left    int           // of the payload that is being read
+	until   time.Time     // when that has to have arrived; zero: not begun
+
+	closed  chan struct{} // no more reads and writes
+	closing sync.Once
+	pinger  sync.WaitGroup
+}
+
+func newConn(c net.Conn, w *wire, name, job string) *Conn {
+	w.ahead = true
+	return &Conn{
+		name: name, job: job, c: c, wire: w,
+		writing: make(chan struct{}, 1), reading: make(chan struct{}, 1), closed: make(chan struct{}),
+		scratch: make([]byte, 0, recordBytes),
+	}
+}
+
+// recordBytes is the largest payload of a TLS record (RFC 8446, section 5.1).
+const recordBytes = 16 << 10
+
+// Name is the name of the node at the other end, as its certificate says.
+func (c *Conn) Name() string { return c.name }
+
+// Job is the job that the connection belongs to.
+func (c *Conn) Job() string { return c.job }
+
+// RemoteAddr is the address of the other end.
+func (c *Conn) RemoteAddr() net.Addr { return c.c.RemoteAddr() }
+
+// start begins to keep the connection alive.
+func (c *Conn) start() {
+	c.wrote.Store(time.Now().UnixNano())
+	c.pinger.Go(c.ping)
+}
+
+// ping writes a ping whenever nothing else was written for a while. An error
+// ends it: the reader will see that the connection is gone.
+func (c *Conn) ping() {
+	tick := time.NewTimer(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.closed:
+			return
+		case <-tick.C:
+		}
+		idle := time.Since(time.Unix(0, c.wrote.Load()))
+		if idle >= pingEvery {
+			if c.WriteFrame(KindPing) != nil {
+				return
+			}
+			idle = 0
+		}
+		tick.Reset(pingEvery - idle)
+	}
+}
+
+// WriteFrame writes a frame whose payload is parts, one after the other. It
+// returns when all of it was handed to the system, or after an error, which
+// ends the connection; the error names the neighbour. A payload of more than
+// MaxFrame bytes panics.
+func (c *Conn) WriteFrame(kind byte, parts ...[]byte) error {
+	select {
+	case c.writing <- struct{}{}:
+	case <-c.closed:
+		return c.wrap("write to", net.ErrClosed)
+	}
+	defer func() { <-c.writing }()
+	select { // both may have been ready
+	case <-c.closed:
+		return c.wrap("write to", net.ErrClosed)
+	default:
+	}
+	if err := c.writeFrame(kind, parts); err != nil {
+		c.abort()
+		return c.wrap("write to", err)
+	}
+	return nil
+}
+
+// writeFrame needs the writing token. Small parts, and the beginning of a
+// large one, are copied together to fill a TLS record; the rest of a large one
+// is encrypted from where it lies.
+func (c *Conn) writeFrame(kind byte, parts [][]byte) error {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	if n > MaxFrame {
+		panic(fmt.Sprintf("peer: frame of %d bytes, at most %d are allowed", n, MaxFrame))
+	}
+	if err := c.c.SetWriteDeadline(time.Now().Add(frameTime(n))); err != nil {
+		return err
+	}
+	c.wire.hold()
+	b := header{Kind: kind, Len: n}.Append(c.scratch[:0])
+	var err error
+	for _, p := range parts {
+		for len(p) > 0 && err == nil {
+			if len(b) == 0 && len(p) >= recordBytes {
+				whole := len(p) &^ (recordBytes - 1)
+				_, err = c.c.Write(p[:whole])
+				p = p[whole:]
+				continue
+			}
+			m := min(len(p), recordBytes-len(b))
+			b = append(b, p[:m]...)
+			p = p[m:]
+			if len(b) == recordBytes {
+				_, err = c.c.Write(b)
+				b = b[:0]
+			}
+		}
+	}
+	if len(b) > 0 && err == nil {
+		_, err = c.c.Write(b)
+	}
+	if ferr := c.wire.flush(); err == nil {
+		err = ferr
+	}
+	c.wrote.Store(time.Now().UnixNano())
+	return err
+}
+
+// ReadFrame reads the header of the next frame: its kind and the length of its
+// payload, at most MaxFrame. All of the payload is then to be read from c
+// before the next ReadFrame, which panics otherwise. Pings are not returned.
+//
+// Errors name the neighbour. It is a *Refused if the neighbour closed and said
+// why, io.EOF if it closed without a word, os.ErrDeadlineExceeded if it was
+// silent for 20 s, and net.ErrClosed if this end was closed.
+func (c *Conn) ReadFrame() (kind byte, n int, err error) {
+	for {
+		h, err := c.readHeader()
+		if err != nil {
+			return 0, 0, c.wrap("read from", err)
+		}
+		switch h.Kind {
+		case KindPing:
+		case kindRefusal:
+			return 0, 0, c.readRefusal(h.Len)
+		default:
+			return h.Kind, h.Len, nil
+		}
+	}
+}
+
+func (c *Conn) readHeader() (h header, err error) {
+	if c.left > 0 {
+		panic(fmt.Sprintf("peer: ReadFrame with %d bytes of the last frame unread", c.left))
+	}
+	if err := c.lockReads(); err != nil {
+		return header{}, err
+	}
+	defer func() { <-c.reading }()
+	var b [headerBytes]byte
+	if err := c.readBy(time.Now().Add(silence), b[:]); err != nil {
+		return header{}, err
+	}
+	h, _, err = parseHeader(b[:])
+	c.left, c.until = h.Len, time.Time{}
+	return h, err
+}
+
+// readRefusal reads why the other end closes.
+func (c *Conn) readRefusal(n int) error {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(c, b); err != nil {
+		return err
+	}
+	code, text, err := parseRefusal(b)
+	if err != nil {
+		return c.wrap("read from", err)
+	}
+	return &Refused{Peer: c.name, Code: code, Text: printable(text, maxText)}
+}
+
+// Read reads from the payload of the frame that ReadFrame announced, and
+// returns io.EOF at its end. Its time begins with the first Read: a reader
+// that waits for a free block beforehand does no harm.
+func (c *Conn) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		return 0, io.EOF
+	}
+	if err := c.lockReads(); err != nil {
+		return 0, c.wrap("read from", err)
+	}
+	defer func() { <-c.reading }()
+	now := time.Now()
+	if c.until.IsZero() {
+		c.until = now.Add(frameTime(c.left))
+	}
+	by := now.Add(silence)
+	if c.until.Before(by) {
+		by = c.until
+	}
+	if err := c.setReadDeadline(by); err != nil {
+		return 0, c.wrap("read from", err)
+	}
+	n, err := c.c.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	if n > 0 {
+		return n, nil // an error beside data comes again
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return 0, c.wrap("read from", c.orClosed(err))
+	}
+	return 0, nil
+}
+
+// lockReads takes the reading token, or finds the connection closed.
+func (c *Conn) lockReads() error {
+	select {
+	case c.reading <- struct{}{}:
+		return nil
+	case <-c.closed:
+		return net.ErrClosed
+	}
+}
+
+// setReadDeadline does so unless the connection is closed: CloseWithReason
+// marks it so, and then sets a deadline that must stay.
+func (c *Conn) setReadDeadline(t time.Time) error {
+	err := c.c.SetReadDeadline(t)
+	select {
+	case <-c.closed:
+		return net.ErrClosed
+	default:
+		return err
+	}
+}
+
+// readBy fills b. An end of the stream before its first byte is io.EOF.
+func (c *Conn) readBy(t time.Time, b []byte) error {
+	if err := c.setReadDeadline(t); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(c.c, b)
+	return c.orClosed(err)
+}
+
+// orClosed is net.ErrClosed in place of what a read says that was cut short
+// because this end was closed.
+func (c *Conn) orClosed(err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-c.closed:
+		return net.ErrClosed
+	default:
+		return err
+	}
+}
+
+func (c *Conn) wrap(what string, err error) error {
+	if err == io.EOF {
+		return fmt.Errorf("%s closed the connection: %w", c.name, err)
+	}
+	return fmt.Errorf("%s %s: %w", what, c.name, err)
+}
+
+// abort makes every read and write fail from now on.
+func (c *Conn) abort() {
+	c.closing.Do(func() { close(c.closed) })
+	c.wire.Conn.Close()
+}
+
+// Close ends the connection without giving a reason, and what reads from it or
+// writes to it. It may be called more than once.
+func (c *Conn) Close() error {
+	defer c.pinger.Wait()
+	first := false
+	c.closing.Do(func() { close(c.closed); first = true })
+	if !first {
+		c.wire.Conn.Close()
+		return nil
+	}
+	select {
+	case c.writing <- struct{}{}: // nobody writes: TLS can say goodbye
+		defer func() { <-c.writing }()
+		if err := c.c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return c.wrap("close connection to", err)
+		}
+		return nil
+	default:
+		return c.wire.Conn.Close()
+	}
+}
+
+// CloseWithReason is Refuse with the code Other.
+func (c *Conn) CloseWithReason(reason string) error { return c.Refuse(Other, reason) }
+
+// Refuse closes the connection and tells the other end why: its reads return a
+// *Refused. It takes a second, or some if
+// the network is stuck.
+func (c *Conn) Refuse(code Code, text string) error {
+	defer c.pinger.Wait()
+	deadline := time.NewTimer(lingerTimeout)
+	defer deadline.Stop()
+	select {
+	case c.writing <- struct{}{}:
+		defer func() { <-c.writing }()
+	case <-c.closed:
+		return nil
+	case <-deadline.C: // somebody's frame does not get through, so would ours not
+		return c.Close()
+	}
+	first := false
+	c.closing.Do(func() { close(c.closed); first = true })
+	defer c.wire.Conn.Close()
+	if !first {
+		return nil
+	}
+	end := time.Now().Add(lingerTimeout)
+	payload := appendRefusal(nil, code, text)
+	frame := append(header{Kind: kindRefusal, Len: len(payload)}.Append(nil), payload...)
+	c.c.SetWriteDeadline(end)
+	if _, err := c.c.Write(frame); err != nil {
+		return c.wrap("tell why the connection closes to", err)
+	}
+	if t, ok := c.c.(*tls.Conn); ok {
+		t.CloseWrite()
+	}
+	c.wire.CloseWrite()
+	// Closing a socket with unread data in it resets the connection, and what
+	// we wrote would be lost. So the reader is sent away and we read on until
+	// the other end closes.
+	c.c.SetReadDeadline(time.Now().Add(-time.Second))
+	c.reading <- struct{}{}
+	c.c.SetReadDeadline(end)
+	io.Copy(io.Discard, c.c)
+	return nil
+}

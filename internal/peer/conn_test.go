@@ -1,0 +1,376 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/freshet/freshet/internal/pki"
+)
+
+// pipeListener accepts the far ends of net.Pipe, so that the port runs under
+// synctest, whose clock goes on by itself when all are waiting.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	select {
+	case <-l.closed:
+	default:
+		close(l.closed)
+	}
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case l.conns <- there:
+		return here, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// bubble runs f under synctest with ports a and b, where b reaches a.
+func bubble(t *testing.T, f func(t *testing.T, a, b *Port)) {
+	ca := newAuthority(t)
+	nodeA, nodeB := creds(t, ca, pki.Node, "a"), creds(t, ca, pki.Node, "b")
+	synctest.Test(t, func(t *testing.T) {
+		// synctest's clock begins in 2000, before any certificate. Sleep up to now.
+		time.Sleep(time.Until(nodeB.Expires().Add(-24 * time.Hour)))
+		log := slog.New(slog.DiscardHandler)
+		ln, nowhere := newPipeListener(), newPipeListener()
+		a, err := New(ln, Options{Credentials: nodeA, Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := New(nowhere, Options{Credentials: nodeB, Dial: ln.dial, Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, a, nil)
+		f(t, a, b)
+	})
+}
+
+func TestConnectionWaitsForItsJob(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		type dialed struct {
+			c   *Conn
+			err error
+		}
+		done := make(chan dialed, 1)
+		go func() {
+			c, err := b.Dial(t.Context(), "a:1", "a", "late")
+			done <- dialed{c, err}
+		}()
+		time.Sleep(offerTimeout - time.Second)
+		conns, withdraw := a.Offer("late")
+		defer withdraw()
+		atA := <-conns
+		got := <-done
+		if got.err != nil {
+			t.Fatal(got.err)
+		}
+		atA.Close()
+		got.c.Close()
+	})
+}
+
+func TestUnknownJobIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		_, withdraw := a.Offer("other")
+		defer withdraw()
+		began := time.Now()
+		_, err := b.Dial(t.Context(), "a:1", "a", "unknown")
+		r, ok := errors.AsType[*Refused](err)
+		if !ok || r.Code != UnknownJob || r.Peer != "a" {
+			t.Errorf("dial for an unknown job: %v, want UnknownJob from a", err)
+		}
+		if took := time.Since(began); took != offerTimeout {
+			t.Errorf("refused after %v, want %v", took, offerTimeout)
+		}
+	})
+}
+
+func TestWithdrawnJobIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		_, withdraw := a.Offer("j")
+		c, err := b.Dial(t.Context(), "a:1", "a", "j") // welcome, but nobody takes it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		withdraw()
+		_, _, err = c.ReadFrame()
+		if r, ok := errors.AsType[*Refused](err); !ok || r.Code != UnknownJob {
+			t.Errorf("read: %v, want UnknownJob", err)
+		}
+	})
+}
+
+func TestSecondOfferTakesOver(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		_, withdrawFirst := a.Offer("j")
+		c, err := b.Dial(t.Context(), "a:1", "a", "j")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		conns, withdraw := a.Offer("j")
+		withdrawFirst() // no longer has a say
+		defer withdraw()
+		(<-conns).Close()
+	})
+}
+
+func TestTooManyWait(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		for range maxWaiting {
+			a.waiting <- struct{}{}
+		}
+		_, err := b.Dial(t.Context(), "a:1", "a", "j")
+		if r, ok := errors.AsType[*Refused](err); !ok || r.Code != Busy {
+			t.Errorf("dial: %v, want Busy", err)
+		}
+		for range maxWaiting {
+			<-a.waiting
+		}
+	})
+}
+
+// connect is pair within a bubble.
+func connect(t *testing.T, a, b *Port) (atA, atB *Conn) {
+	t.Helper()
+	conns, withdraw := a.Offer("j")
+	defer withdraw()
+	atB, err := b.Dial(t.Context(), "a:1", "a", "j")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return <-conns, atB
+}
+
+func TestKeepAlive(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		atA, atB := connect(t, a, b)
+		defer atA.Close()
+		defer atB.Close()
+		go func() { // b reads, which is what answers nothing but lets a's pings through
+			atB.ReadFrame()
+		}()
+		go func() {
+			time.Sleep(10 * time.Minute)
+			atB.WriteFrame(9, []byte("after a long time"))
+		}()
+		kind, p, err := readAll(atA)
+		if err != nil || kind != 9 || string(p) != "after a long time" {
+			t.Errorf("after ten idle minutes: kind %d, %q, %v", kind, p, err)
+		}
+	})
+}
+
+func TestSilenceIsDeath(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		atA, atB := connect(t, a, b)
+		defer atA.Close()
+		// b's process is gone without its kernel telling: nothing is written any more.
+		atB.writing <- struct{}{}
+		began := time.Now()
+		_, _, err := atA.ReadFrame()
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "b") {
+			t.Errorf("read: %v, want a deadline exceeded that names b", err)
+		}
+		if took := time.Since(began); took != silence {
+			t.Errorf("noticed after %v, want %v", took, silence)
+		}
+		<-atB.writing
+		atB.Close()
+	})
+}
+
+func TestFrameThatNeverEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		atA, atB := connect(t, a, b)
+		defer atA.Close()
+		defer atB.Close()
+		stop := make(chan struct{})
+		defer close(stop)
+		go func() { // a byte a second: never silent, never done
+			atB.writing <- struct{}{}
+			defer func() { <-atB.writing }()
+			atB.c.Write(header{Kind: 5, Len: 1000}.Append(nil))
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Second):
+				}
+				if _, err := atB.c.Write([]byte{0}); err != nil {
+					return
+				}
+			}
+		}()
+		began := time.Now()
+		_, _, err := readAll(atA)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("read: %v, want os.ErrDeadlineExceeded", err)
+		}
+		if took := time.Since(began); took > frameTime(1000)+time.Second {
+			t.Errorf("gave up after %v, want %v", took, frameTime(1000))
+		}
+	})
+}
+
+func TestStuckReaderEndsTheWriter(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		atA, atB := connect(t, a, b)
+		defer atA.Close()
+		defer atB.Close()
+		began := time.Now()
+		var err error
+		for err == nil { // net.Pipe has no buffer: the first frame is stuck
+			err = atB.WriteFrame(1, make([]byte, 1000))
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("write: %v, want os.ErrDeadlineExceeded", err)
+		}
+		if took := time.Since(began); took > frameTime(1000)+time.Second {
+			t.Errorf("gave up after %v, want %v", took, frameTime(1000))
+		}
+		if err := atB.WriteFrame(1); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("write after that: %v, want net.ErrClosed", err)
+		}
+	})
+}
+
+func TestCloseEndsReadsAndWrites(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		atA, atB := connect(t, a, b)
+		defer atA.Close()
+		errs := make(chan error, 3)
+		go func() { _, _, err := atB.ReadFrame(); errs <- err }()
+		go func() { errs <- atB.WriteFrame(1, make([]byte, MaxFrame)) }()
+		go func() { errs <- atB.WriteFrame(1, make([]byte, MaxFrame)) }()
+		synctest.Wait()
+		atB.Close()
+		atB.Close()
+		for range 3 {
+			if err := <-errs; err == nil {
+				t.Error("went on after Close, want an error")
+			}
+		}
+		if _, _, err := atB.ReadFrame(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("read after Close: %v, want net.ErrClosed", err)
+		}
+	})
+}
+
+func TestCloseIsEOFAtTheOtherEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		atA, atB := connect(t, a, b)
+		defer atA.Close()
+		go atB.Close()
+		if _, _, err := atA.ReadFrame(); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "b closed") {
+			t.Errorf("read: %v, want io.EOF that names b", err)
+		}
+	})
+}
+
+func TestCloseWithReason(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		atA, atB := connect(t, a, b)
+		reader := make(chan error)
+		go func() { _, _, err := atB.ReadFrame(); reader <- err }() // is sent away
+		go func() { atB.CloseWithReason("piece 7 was wrong\x1b[2J") }()
+		_, _, err := atA.ReadFrame()
+		if got, want := fmt.Sprint(err), "b says: refused: piece 7 was wrong?[2J"; got != want {
+			t.Errorf("read: %s, want %s", got, want)
+		}
+		atA.Close()
+		if err := <-reader; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("reader at the closing end: %v, want net.ErrClosed", err)
+		}
+	})
+}
+
+// TestReasonArrivesDespiteUnreadData closes a real socket that has data in it.
+func TestReasonArrivesDespiteUnreadData(t *testing.T) {
+	ca := newAuthority(t)
+	a := open(t, Options{Credentials: creds(t, ca, pki.Node, "a")}, nil)
+	b := open(t, Options{Credentials: creds(t, ca, pki.Node, "b")}, nil)
+	atA, atB := pair(t, a, b, "j")
+	for range 4 {
+		if err := atB.WriteFrame(1, make([]byte, 100_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go atA.Refuse(Misbehaved, "enough")
+	for {
+		_, _, err := readAll(atB)
+		if err == nil {
+			continue
+		}
+		if r, ok := errors.AsType[*Refused](err); !ok || r.Code != Misbehaved {
+			t.Errorf("read: %v, want Misbehaved", err)
+		}
+		return
+	}
+}
+
+func TestDialEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := b.Dial(ctx, "a:1", "a", "unknown")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("dial: %v, want context.DeadlineExceeded", err)
+		}
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("took %v, want 3s", took)
+		}
+	})
+}
+
+func TestSilentClientIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		began := time.Now()
+		c, err := b.o.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.Error("a silent client was told something")
+		}
+		if took := time.Since(began); took != handshakeTimeout {
+			t.Errorf("closed after %v, want %v", took, handshakeTimeout)
+		}
+	})
+}
