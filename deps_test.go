@@ -38,10 +38,11 @@ const order = `
 	# The world.
 	unit < internal/pace;
 	piece < objstore;
-	objstore < objstore/internal/ranged;
-	objstore/internal/ranged, internal/pace
+	objstore < objstore/internal/ranged < objstore/internal/httpwire;
+	objstore/internal/httpwire, internal/pace
 	< objstore/file, objstore/http, objstore/mem, objstore/s3,
-	  objstore/fault, objstore/limit, objstore/retry, objstore/objstoretest;
+	  objstore/fault, objstore/limit, objstore/retry, objstore/objstoretest,
+	  objstore/objstoretest/versity;
 	objstore/file, objstore/http, objstore/mem, objstore/s3,
 	objstore/fault, objstore/limit, objstore/retry
 	< objstore/open;
@@ -80,7 +81,7 @@ const fences = `
 	golang.org/x/sync               EVERYONE
 	golang.org/x/sys                EVERYONE
 	golang.org/x/term               cmd/freshet
-	golang.org/x/time               internal/pace
+	golang.org/x/time               internal/pace, internal/control
 	gonum.org/v1/plot               internal/report
 `
 
