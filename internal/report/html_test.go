@@ -25,7 +25,7 @@ var cases = sync.OnceValue(func() map[string][]byte {
 	return map[string][]byte{
 		"eight":       recorded(flat, nonSteal, steal),
 		"thirty-two":  recorded(flat.with(wide), nonSteal.with(wide), steal.with(wide)),
-		"hundred":     recorded(steal.with(func(s *synthetic) { s.nodes = 100 })),
+		"hundred":     recorded(steal.with(func(s *synthetic) { s.nodes, s.pieces = 100, 256 })),
 		"one-fails":   recorded(nonSteal.with(func(s *synthetic) { s.fails = 2 })),
 		"single-node": recorded(steal.with(func(s *synthetic) { s.nodes = 1 })),
 		"unbounded":   recorded(steal.with(unbounded)),
@@ -136,7 +136,7 @@ func checkMarkup(t *testing.T, page []byte) {
 
 // A picture of many nodes leaves some out, but none that one would look for.
 func TestPictured(t *testing.T) {
-	rec, err := Read(bytes.NewReader(recorded(eight("non-steal").with(func(s *synthetic) { s.nodes, s.fails = 200, 77 }))))
+	rec, err := Read(bytes.NewReader(recorded(eight("non-steal").with(func(s *synthetic) { s.nodes, s.pieces, s.fails = 200, 400, 77 }))))
 	if err != nil {
 		t.Fatal(err)
 	}
