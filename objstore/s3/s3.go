@@ -1,0 +1,224 @@
+// Package s3 reads and writes the objects of one bucket of Amazon S3, or of a
+// server that speaks its protocol.
+//
+// Credentials, region and endpoint come from where every AWS tool looks for
+// them (environment, shared files, profiles, roles) unless the Config names
+// them. The transport is ours: HTTP/1.1, one connection a range, with buffers
+// for bulk and limits on every wait. The SDK makes one attempt at each read;
+// package retry, above, decides about the next. Its writing calls do try
+// again by themselves, since the caller's reader cannot be read twice.
+//
+// A version is the ETag and, where the bucket is versioned, the version id.
+// Every reply is held against it: some servers ignore If-Match.
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/objstore/internal/httpwire"
+	"github.com/freshet/freshet/unit"
+)
+
+// Config names a bucket and says how it is reached. Only Bucket is needed.
+type Config struct {
+	Bucket   string
+	Region   string // empty: the SDK's (AWS_REGION, profile), else us-east-1; a bucket elsewhere is found
+	Endpoint string // empty: the SDK's (AWS_ENDPOINT_URL, profile), else Amazon's
+	Profile  string // of the shared files; empty: AWS_PROFILE, else "default"
+
+	PathStyle   bool // http://endpoint/bucket/key even at Amazon; elsewhere that is the default
+	VirtualHost bool // http://bucket.endpoint/key at other endpoints too
+	Anonymous   bool // sign nothing: for public buckets
+
+	Credentials aws.CredentialsProvider // nil: the SDK's chain
+
+	Dial          httpwire.DialFunc // nil: a plain TCP dialer
+	HeaderTimeout time.Duration     // longest wait for a reply's header; 0: 30 s
+	StallTimeout  time.Duration     // longest wait for the next byte of a body; 0: 30 s
+	PartSize      unit.Bytes        // of multipart uploads, at least 5 MiB; 0: 8 MiB. Larger objects get larger parts
+	AppID         string            // added to the user agent; empty: "freshet"
+}
+
+const (
+	defaultRegion = "us-east-1"
+	credentials   = 20 * time.Second // longest wait for credentials
+	defaultPart   = 8 * unit.MiB
+	smallestPart  = 5 * unit.MiB // Amazon S3, "Multipart upload limits"
+	largestPart   = 5 * unit.GiB
+	mostParts     = 10000
+)
+
+// Store is one bucket.
+type Store struct {
+	bucket  string
+	part    unit.Bytes
+	limits  httpwire.Limits
+	client  *http.Client
+	connect func(region string) *s3.Client
+	current atomic.Pointer[regional]
+}
+
+// regional is a client for one region.
+type regional struct {
+	*s3.Client
+	region string
+}
+
+// Open finds credentials and returns the bucket as a store. Whether it exists
+// is seen at the first call.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	s, err := open(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("open s3://%s: %w", c.Bucket, err)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, c Config) (*Store, error) {
+	if c.Bucket == "" {
+		return nil, objstore.Permanent(errors.New("the bucket's name is missing"))
+	}
+	if c.Endpoint != "" {
+		u, err := url.Parse(c.Endpoint)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+			return nil, objstore.Permanent(fmt.Errorf("endpoint %s: want http://host:port or https://host:port", httpwire.Redact(c.Endpoint)))
+		}
+	}
+	if c.PartSize != 0 && (c.PartSize < smallestPart || c.PartSize > largestPart) {
+		return nil, objstore.Permanent(fmt.Errorf("part size %v: want %v to %v", c.PartSize, smallestPart, largestPart))
+	}
+	var load []func(*config.LoadOptions) error
+	if c.Region != "" {
+		load = append(load, config.WithRegion(c.Region))
+	}
+	if c.Profile != "" {
+		load = append(load, config.WithSharedConfigProfile(c.Profile))
+	}
+	if c.Credentials != nil {
+		load = append(load, config.WithCredentialsProvider(c.Credentials))
+	}
+	if c.Anonymous {
+		load = append(load, config.WithCredentialsProvider(aws.AnonymousCredentials{}))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, load...)
+	if err != nil {
+		return nil, objstore.Permanent(fmt.Errorf("configuration of the AWS SDK: %w", err))
+	}
+	if err := haveCredentials(ctx, cfg, c.Anonymous); err != nil {
+		return nil, err
+	}
+	limits := httpwire.Limits{Header: c.HeaderTimeout, Stall: c.StallTimeout}.WithDefaults()
+	client := &http.Client{Transport: transport(cfg, c.Dial, limits), CheckRedirect: checkRedirect}
+	s := &Store{bucket: c.Bucket, part: c.PartSize, limits: limits, client: client}
+	if s.part == 0 {
+		s.part = defaultPart
+	}
+	s.connect = func(region string) *s3.Client {
+		return s3.NewFromConfig(cfg, func(o *s3.Options) {
+			o.Region = region
+			if c.Endpoint != "" {
+				o.BaseEndpoint = aws.String(c.Endpoint)
+			}
+			o.UsePathStyle = c.PathStyle || !c.VirtualHost && o.BaseEndpoint != nil && !amazon(*o.BaseEndpoint)
+			o.HTTPClient = client
+			o.Retryer = aws.NopRetryer{}
+			o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+			o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+			o.AppID = c.AppID
+			if o.AppID == "" {
+				o.AppID = "freshet"
+			}
+		})
+	}
+	region := cfg.Region
+	if region == "" {
+		region = defaultRegion
+	}
+	s.current.Store(&regional{s.connect(region), region})
+	return s, nil
+}
+
+// haveCredentials fails if the chain yields none: better now, in one line that
+// says what to do, than with each request. The SDK keeps what it found.
+func haveCredentials(ctx context.Context, cfg aws.Config, anonymous bool) error {
+	if anonymous {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, credentials)
+	defer cancel()
+	var err error
+	if cfg.Credentials == nil {
+		err = errors.New("the chain is empty")
+	} else if _, err = cfg.Credentials.Retrieve(limited); err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the machine a role (%s)",
+		objstore.ErrDenied, oneLine(err.Error()))
+}
+
+// transport starts from the SDK's own, which knows AWS_CA_BUNDLE.
+func transport(cfg aws.Config, dial httpwire.DialFunc, l httpwire.Limits) *http.Transport {
+	t := new(http.Transport)
+	if b, ok := cfg.HTTPClient.(*awshttp.BuildableClient); ok {
+		t = b.GetTransport()
+	}
+	httpwire.Configure(t, dial, l)
+	return t
+}
+
+// checkRedirect follows what keeps method and body; a 301 tells of another
+// region and is for us.
+func checkRedirect(r *http.Request, via []*http.Request) error {
+	if len(via) >= 5 {
+		return errors.New("stopped after 5 redirects")
+	}
+	if r.Response != nil {
+		switch r.Response.StatusCode {
+		case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+			return nil
+		}
+	}
+	return http.ErrUseLastResponse
+}
+
+// amazon says whether endpoint is Amazon's own.
+func amazon(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	return strings.HasSuffix(host, ".amazonaws.com") || strings.HasSuffix(host, ".amazonaws.com.cn")
+}
+
+// Close closes idle connections.
+func (s *Store) Close() error {
+	s.client.CloseIdleConnections()
+	return nil
+}
+
+// name is what errors call key.
+func (s *Store) name(key string) string { return "s3://" + s.bucket + "/" + key }
+
+func validKey(key string) error {
+	if key == "" {
+		return objstore.Permanent(errors.New("the key is empty"))
+	}
+	return nil
+}
