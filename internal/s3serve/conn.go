@@ -24,10 +24,11 @@ type Connection struct {
 	Closed time.Time      `json:"closed,omitzero"` // zero: still open
 }
 
-// How much is sent between two looks at the rates and counts.
+// How much is sent between two looks at the rates and counts: 10 ms' worth of
+// the lowest rate, as pace allows bursts of, within these bounds.
 const (
-	paced   = 64 << 10
-	unpaced = 4 << 20
+	least = 64 << 10
+	most  = 4 << 20
 )
 
 // keep is how many closed connections are remembered.
@@ -38,6 +39,7 @@ type gate struct {
 	net.Listener
 	perConnection limit.Distribution
 	perClient     unit.Bandwidth
+	totalRate     unit.Bandwidth
 	total         *pace.Limiter
 
 	mu      sync.Mutex // guards what follows
@@ -74,7 +76,12 @@ func (g *gate) Accept() (net.Conn, error) {
 		g.clients[host] = cl
 	}
 	cl.conns++
-	c := &conn{Conn: nc, gate: g, host: host, opened: time.Now(), rate: g.draw()}
+	c := &conn{Conn: nc, gate: g, host: host, opened: time.Now(), rate: g.draw(), grain: most}
+	for _, r := range []unit.Bandwidth{c.rate, g.perClient, g.totalRate} {
+		if r > 0 {
+			c.grain = max(least, min(c.grain, int64(r/100)))
+		}
+	}
 	for _, l := range []*pace.Limiter{pace.New(c.rate), cl.limiter, g.total} {
 		if l != nil {
 			c.limits = append(c.limits, l)
@@ -135,6 +142,7 @@ type conn struct {
 	host   string
 	rate   unit.Bandwidth
 	limits []*pace.Limiter
+	grain  int64 // bytes between two waits
 	opened time.Time
 	sent   atomic.Int64
 
@@ -159,13 +167,6 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-func (c *conn) grain() int64 {
-	if len(c.limits) == 0 {
-		return unpaced
-	}
-	return paced
-}
-
 func (c *conn) wait(n int64) error {
 	for _, l := range c.limits {
 		if err := l.Wait(c.ctx, int(n)); err != nil {
@@ -177,7 +178,7 @@ func (c *conn) wait(n int64) error {
 
 func (c *conn) Write(p []byte) (n int, err error) {
 	for n < len(p) {
-		part := p[n:min(len(p), n+int(c.grain()))]
+		part := p[n:min(len(p), n+int(c.grain))]
 		if err := c.wait(int64(len(part))); err != nil {
 			return n, err
 		}
@@ -197,10 +198,10 @@ func (c *conn) ReadFrom(r io.Reader) (n int64, err error) {
 	b, isBody := r.(*body)
 	tcp, isTCP := c.Conn.(*net.TCPConn)
 	if !isBody || !isTCP {
-		return io.CopyBuffer(struct{ io.Writer }{c}, struct{ io.Reader }{r}, make([]byte, paced))
+		return io.CopyBuffer(struct{ io.Writer }{c}, struct{ io.Reader }{r}, make([]byte, least))
 	}
 	for b.left > 0 {
-		part := min(b.left, c.grain())
+		part := min(b.left, c.grain)
 		if err := c.wait(part); err != nil {
 			return n, err
 		}

@@ -38,7 +38,7 @@ type Config struct {
 	Region               string // empty: us-east-1
 
 	PerConnection limit.Distribution // zero: no limit
-	PerClient     unit.Bandwidth     // all connections of one address; ≤ 0: no limit
+	PerClient     unit.Bandwidth     // all connections of one IP address, on loopback all there are; ≤ 0: no limit
 	Total         unit.Bandwidth     // ≤ 0: no limit
 	Seed          uint64             // what PerConnection is drawn with
 
@@ -114,7 +114,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.endpoint = "http://" + reachable(ln.Addr().(*net.TCPAddr))
 	s.gate = &gate{
 		Listener:      ln,
-		perConnection: cfg.PerConnection, perClient: cfg.PerClient, total: pace.New(cfg.Total),
+		perConnection: cfg.PerConnection, perClient: cfg.PerClient, totalRate: cfg.Total, total: pace.New(cfg.Total),
 		open: make(map[*conn]struct{}), clients: make(map[string]*client),
 	}
 	s.gate.reseed(cfg.Seed)

@@ -256,7 +256,7 @@ func TestRates(t *testing.T) {
 		}
 	}
 	s, dir := start(t, func(c *Config) { c.PerConnection, c.Seed = rates, seed })
-	data := noise(2 << 20)
+	data := noise(4 << 20)
 	if err := os.WriteFile(filepath.Join(dir, "b", "obj"), data, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -346,6 +346,7 @@ func TestRefusals(t *testing.T) {
 
 // After Close, in the middle of a transfer, nothing is left: no goroutine, no
 // socket, no temporary directory, and the current directory is the old one.
+// Nothing was printed.
 func TestNothingLeft(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
@@ -354,6 +355,13 @@ func TestNothingLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	goroutines := len(living())
+	stdout, stderr := os.Stdout, os.Stderr
+	said, err := os.Create(filepath.Join(t.TempDir(), "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stdout, os.Stderr = said, said
+	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "b"), 0o755); err != nil {
 		t.Fatal(err)
@@ -382,6 +390,10 @@ func TestNothingLeft(t *testing.T) {
 	if err := <-failed; err == nil {
 		t.Error("the transfer was not cut off")
 	}
+	if b, err := os.ReadFile(said.Name()); err != nil || len(b) > 0 {
+		t.Errorf("printed %q, %v", b, err)
+	}
+	said.Close()
 	if _, err := net.Dial("tcp", s.Addr().String()); err == nil {
 		t.Error("the address still answers")
 	}

@@ -22,7 +22,7 @@ import (
 func TestConformance(t *testing.T) {
 	var m *mem.Store
 	objstoretest.Run(t, objstoretest.Harness{
-		Checksum: piece.CRC64NVME,
+		Checksum: piece.CRC64NVME, Big: 256 * unit.KiB,
 		Open: func(*testing.T) objstore.Store {
 			m = mem.New()
 			return New(m, MustParse("key=nothing -> denied; read -> delay 1us"))

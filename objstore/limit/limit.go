@@ -17,7 +17,6 @@ package limit
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"sync"
@@ -84,8 +83,3 @@ type reader struct {
 }
 
 func (r *reader) Close() error { return r.close() }
-
-// String says what is in force, for logs.
-func (r Rates) String() string {
-	return fmt.Sprintf("per connection %v, per client %v", r.PerConnection, r.PerClient)
-}

@@ -26,9 +26,9 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var m *mem.Store
 			objstoretest.Run(t, objstoretest.Harness{
-				Checksum: piece.CRC64NVME,
-				Open:     func(*testing.T) objstore.Store { m = mem.New(); return New(m, rates) },
-				Deny:     func(_ *testing.T, name string) { m.Deny(name) },
+				Checksum: piece.CRC64NVME, Big: 256 * unit.KiB,
+				Open: func(*testing.T) objstore.Store { m = mem.New(); return New(m, rates) },
+				Deny: func(_ *testing.T, name string) { m.Deny(name) },
 			})
 		})
 	}

@@ -25,9 +25,9 @@ import (
 func TestConformance(t *testing.T) {
 	var m *mem.Store
 	h := objstoretest.Harness{
-		Checksum: piece.CRC64NVME,
-		Open:     func(*testing.T) objstore.Store { m = mem.New(); return New(m, Policy{}) },
-		Deny:     func(_ *testing.T, name string) { m.Deny(name) },
+		Checksum: piece.CRC64NVME, Big: 256 * unit.KiB,
+		Open: func(*testing.T) objstore.Store { m = mem.New(); return New(m, Policy{}) },
+		Deny: func(_ *testing.T, name string) { m.Deny(name) },
 	}
 	t.Run("sound", func(t *testing.T) { objstoretest.Run(t, h) })
 
