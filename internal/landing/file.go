@@ -1,0 +1,368 @@
+package landing
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// Meta says which version of what has landed.
+type Meta struct {
+	Source  string // URL of the object
+	Version string // token of its version, as the store gave it
+}
+
+// File is an object that lands. WriteAt and ReadAt may be called by several
+// goroutines at once, and not after the one that calls Abort or Close.
+// Whoever created it calls Close in the end, whatever came before.
+type File struct {
+	r     *Roots
+	p     place
+	job   string
+	size  unit.Bytes
+	part  string // relative to the root
+	key   string // in r.busy
+	entry string // in the journal
+	f     *os.File
+
+	mu    sync.Mutex // guards state, and makes Commit, Abort and Close take turns
+	state state
+}
+
+type state int
+
+const (
+	landing state = iota
+	committed
+	gone
+)
+
+// maxNameBytes is NAME_MAX of all file systems in use.
+const maxNameBytes = 255
+
+// partName is ".NAME.JOB.part", with less of NAME and a digest of it where
+// that would be too long for a file name.
+func partName(name, job string) string {
+	tail := "." + job + ".part"
+	if 1+len(name)+len(tail) <= maxNameBytes {
+		return "." + name + tail
+	}
+	tail = fmt.Sprintf("~%x%s", sha256.Sum256([]byte(name)), tail)
+	const hexLeft = 8
+	tail = tail[:1+hexLeft] + tail[1+2*sha256.Size:]
+	keep := name[:maxNameBytes-1-len(tail)]
+	for len(keep) > 0 && !utf8.RuneStart(name[len(keep)]) {
+		keep = keep[:len(keep)-1]
+	}
+	return "." + keep + tail
+}
+
+func checkJob(job string) error {
+	if job == "" || len(job) > 64 || strings.ContainsAny(job, "/\x00") {
+		return fmt.Errorf("job %q cannot be part of a file name", job)
+	}
+	return nil
+}
+
+// Create makes the part file of an object of size bytes that is to land at
+// path. The error is ErrBusy if another landing for that path is under way. If
+// the disk has no room the error says how much is needed and how much is free,
+// and nothing is left behind.
+func (r *Roots) Create(job, path string, size unit.Bytes) (*File, error) {
+	if err := checkJob(job); err != nil {
+		return nil, err
+	}
+	p, err := r.locate(path)
+	if err != nil {
+		return nil, err
+	}
+	if size < 0 {
+		return nil, fmt.Errorf("%s: size %d is negative", p.path, size)
+	}
+	if _, err := p.occupant(); err != nil {
+		return nil, err
+	}
+	if len(filepath.Base(p.rel)) > maxNameBytes {
+		return nil, p.wrap(syscall.ENAMETOOLONG)
+	}
+	f := &File{r: r, p: p, job: job, size: size, part: filepath.Join(p.parent(), partName(filepath.Base(p.rel), job))}
+	if err := f.make(); err != nil {
+		return nil, err
+	}
+	if err := f.allocate(); err != nil {
+		return nil, errors.Join(err, f.Abort())
+	}
+	return f, nil
+}
+
+// make takes the destination, makes its parents and the part file. After an
+// error nothing of that is left.
+func (f *File) make() (err error) {
+	r, p := f.r, f.p
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	dir, err := p.ancestor()
+	if err != nil {
+		return err
+	}
+	real, err := filepath.EvalSymlinks(filepath.Join(p.real, dir))
+	if err != nil {
+		return p.wrap(err)
+	}
+	below, err := filepath.Rel(dir, p.rel)
+	if err != nil {
+		return p.wrap(err)
+	}
+	f.key = filepath.Join(real, below)
+	if job, taken := r.busy[f.key]; taken {
+		return fmt.Errorf("%s: %w by job %s", p.path, ErrBusy, job)
+	}
+
+	var missing []string // outermost first
+	for d := p.parent(); d != dir; d = filepath.Dir(d) {
+		missing = append([]string{d}, missing...)
+	}
+	note := entry{Job: f.job, Root: p.real, Part: f.part, Made: missing}
+	f.entry = note.name()
+	if err := r.writeEntry(f.entry, note); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			r.removeMade(p, missing)
+			r.removeEntry(f.entry)
+		}
+	}()
+	for _, d := range missing {
+		if err := p.r.Mkdir(d, 0o755); err != nil {
+			return p.wrap(err)
+		}
+		r.made[filepath.Join(p.real, d)] = true
+	}
+	f.f, err = p.r.OpenFile(f.part, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s: %s is there already: another process is landing the same job here", p.path, filepath.Base(f.part))
+	}
+	if err != nil {
+		return p.wrap(err)
+	}
+	info, err := f.f.Stat()
+	if err == nil {
+		note.Inode = inode(info)
+		err = r.writeEntry(f.entry, note)
+	}
+	if err != nil {
+		f.f.Close()
+		p.r.Remove(f.part)
+		return p.wrap(err)
+	}
+	r.busy[f.key] = f.job
+	return nil
+}
+
+// allocate gives the part file its size and, where the file system can, its
+// space.
+func (f *File) allocate() error {
+	if f.size == 0 {
+		return nil
+	}
+	err := fallocate(f.f, int64(f.size))
+	if errors.Is(err, errors.ErrUnsupported) {
+		if free, ferr := freeSpace(f.f); ferr == nil && free < f.size {
+			err = syscall.ENOSPC
+		} else {
+			err = f.f.Truncate(int64(f.size))
+		}
+	}
+	if err != nil {
+		f.f.Truncate(0) // what was allocated until then is free again, and is to be told so
+	}
+	return f.explain(err)
+}
+
+// explain wraps an error of writing, and says for a full disk what is missing.
+func (f *File) explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		free, ferr := freeSpace(f.f)
+		if ferr != nil {
+			return fmt.Errorf("%s: needs %v: %w", f.p.path, f.size, reason(err))
+		}
+		return fmt.Errorf("%s: needs %v, %v free: %w", f.p.path, f.size, free, reason(err))
+	}
+	return f.p.wrap(err)
+}
+
+// Path is the destination.
+func (f *File) Path() string { return f.p.path }
+
+// Size is the size that the file was created with.
+func (f *File) Size() unit.Bytes { return f.size }
+
+// WriteAt writes b at off, which must lie within the size: offsets may come
+// from a peer.
+func (f *File) WriteAt(b []byte, off int64) (int, error) {
+	if off < 0 || off > int64(f.size) || int64(len(b)) > int64(f.size)-off {
+		return 0, fmt.Errorf("%s: %d bytes at %d do not lie within %d", f.p.path, len(b), off, f.size)
+	}
+	n, err := f.f.WriteAt(b, off)
+	return n, f.explain(err)
+}
+
+// ReadAt reads what was written, also after Commit. As of io.ReaderAt the
+// error is io.EOF at the end.
+func (f *File) ReadAt(b []byte, off int64) (int, error) {
+	n, err := f.f.ReadAt(b, off)
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		err = f.p.wrap(err)
+	}
+	return n, err
+}
+
+// Commit puts the file in its place: when it returns nil the file is there,
+// whole, and stays there if the power fails. A file that was there before is
+// replaced and leaves its permissions; otherwise they are 0644. After an error
+// the old file is untouched, unless the error is of the directory's sync or of
+// remembering: then the new one is in place. The file may still be read.
+func (f *File) Commit(m Meta) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.state != landing {
+		return fmt.Errorf("%s: commit after commit or abort", f.p.path)
+	}
+	old, err := f.p.occupant()
+	if err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	if old != nil {
+		mode = old.Mode().Perm()
+	}
+	if err := f.f.Chmod(mode); err != nil {
+		return f.p.wrap(err)
+	}
+	if err := f.f.Sync(); err != nil {
+		return fmt.Errorf("sync %w", f.explain(err))
+	}
+	info, err := f.f.Stat()
+	if err != nil {
+		return f.p.wrap(err)
+	}
+	if info.Size() != int64(f.size) {
+		return fmt.Errorf("%s: the part file has %d bytes instead of %d: somebody else changed it", f.p.path, info.Size(), f.size)
+	}
+	if err := f.p.r.Rename(f.part, f.p.rel); err != nil {
+		return f.p.wrap(err)
+	}
+	f.state = committed
+	f.release(true)
+	if err := syncDir(f.p); err != nil {
+		return err
+	}
+	return errors.Join(f.r.remember(f.key, m, info), f.r.removeEntry(f.entry))
+}
+
+// syncDir makes the renaming last, and the making of the parents.
+func syncDir(p place) error {
+	for dir := p.parent(); ; dir = filepath.Dir(dir) {
+		d, err := p.r.Open(dir)
+		if err != nil {
+			return p.wrap(err)
+		}
+		err = errors.Join(d.Sync(), d.Close())
+		if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) { // some file systems cannot
+			return fmt.Errorf("sync directory of %w", p.wrap(err))
+		}
+		if dir == "." {
+			return nil
+		}
+	}
+}
+
+// Abort leaves nothing behind: the part file goes, and those of its parents
+// that were made for it and are empty. After Commit it does nothing.
+func (f *File) Abort() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.state != landing {
+		return nil
+	}
+	f.state = gone
+	err := f.p.r.Remove(f.part)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	f.release(false)
+	if err != nil {
+		f.f.Close()
+		return f.p.wrap(err) // the journal keeps its entry, for Sweep
+	}
+	return errors.Join(f.f.Close(), f.r.removeEntry(f.entry))
+}
+
+// Close ends the use of the file; one that was not committed is aborted.
+func (f *File) Close() error {
+	if err := f.Abort(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.state != committed {
+		return nil
+	}
+	f.state = gone
+	return f.f.Close()
+}
+
+// release lets others land at the same path. If nothing has landed, the
+// directories that were made go again; otherwise they stay.
+func (f *File) release(landed bool) {
+	f.r.mu.Lock()
+	defer f.r.mu.Unlock()
+	delete(f.r.busy, f.key)
+	var above []string // outermost first
+	for d := f.p.parent(); d != "."; d = filepath.Dir(d) {
+		above = append([]string{d}, above...)
+	}
+	if landed {
+		for _, d := range above {
+			delete(f.r.made, filepath.Join(f.p.real, d))
+		}
+		return
+	}
+	f.r.removeMade(f.p, above)
+}
+
+// removeMade removes those of dirs, outermost first in the list, that were
+// made for landings and are empty. It needs r.mu.
+func (r *Roots) removeMade(p place, dirs []string) {
+	for i := len(dirs) - 1; i >= 0; i-- {
+		abs := filepath.Join(p.real, dirs[i])
+		if !r.made[abs] {
+			continue
+		}
+		if p.r.Remove(dirs[i]) != nil {
+			return
+		}
+		delete(r.made, abs)
+	}
+}
+
+// inode is the number by which a file system knows a file.
+func inode(info fs.FileInfo) uint64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Ino
+	}
+	return 0
+}

@@ -1,0 +1,190 @@
+package landing
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// What the state directory holds: one small JSON file a landing under way, and
+// one a destination that was committed.
+const (
+	journalDir = "landings"
+	heldDir    = "held"
+)
+
+// entry is a landing under way.
+type entry struct {
+	Job   string   `json:"job"`
+	Root  string   `json:"root"`           // symbolic links resolved
+	Part  string   `json:"part"`           // relative to the root
+	Made  []string `json:"made,omitempty"` // parents that did not exist, outermost first
+	Inode uint64   `json:"inode,omitzero"` // of the part file; zero: it was about to be made
+}
+
+// name of the entry's file.
+func (e entry) name() string {
+	return fmt.Sprintf("%x.json", sha256.Sum256([]byte(e.Root+"\x00"+e.Part)))
+}
+
+func (r *Roots) writeEntry(name string, e entry) error {
+	if err := r.writeState(filepath.Join(journalDir, name), e); err != nil {
+		return fmt.Errorf("write down landing: %w", err)
+	}
+	return nil
+}
+
+func (r *Roots) removeEntry(name string) error {
+	err := r.state.Remove(filepath.Join(journalDir, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget landing: %w", err)
+	}
+	return nil
+}
+
+// writeState writes v to a file of the state directory, all or nothing.
+func (r *Roots) writeState(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	tmp := path + ".new"
+	f, err := r.state.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return r.state.Rename(tmp, path)
+}
+
+// Sweep removes what landings of a killed process left: part files, if they
+// are the ones it made, and empty directories that it made for them. Landings
+// of roots that this process does not have wait for one that has. It is called
+// at start; landings under way in this process are not touched.
+func (r *Roots) Sweep() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names, err := fs.Glob(r.state.FS(), journalDir+"/*.json")
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	var errs []error
+	for _, name := range names {
+		if err := r.sweep(name); err != nil {
+			errs = append(errs, fmt.Errorf("sweep: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Roots) sweep(name string) error {
+	b, err := r.state.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var e entry
+	if err := json.Unmarshal(b, &e); err != nil || e.Part == "" {
+		return r.state.Remove(name) // of a power failure: nothing was made after it
+	}
+	var p place
+	for _, root := range r.roots {
+		if root.real == e.Root {
+			p = place{root: root, path: filepath.Join(root.dir, e.Part), rel: e.Part}
+		}
+	}
+	if p.r == nil || r.active(e) {
+		return nil
+	}
+	info, err := p.r.Lstat(e.Part)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return p.wrap(err)
+	case info.Mode().IsRegular() && (inode(info) == e.Inode || e.Inode == 0 && info.Size() == 0):
+		if err := p.r.Remove(e.Part); err != nil {
+			return p.wrap(err)
+		}
+	}
+	for _, d := range e.Made {
+		r.made[filepath.Join(p.real, d)] = true
+	}
+	r.removeMade(p, e.Made)
+	for _, d := range e.Made { // what is in use by now is nobody's to remove
+		delete(r.made, filepath.Join(p.real, d))
+	}
+	return r.state.Remove(name)
+}
+
+// active says whether e is a landing of this process.
+func (r *Roots) active(e entry) bool {
+	for _, job := range r.busy {
+		if job == e.Job {
+			return true
+		}
+	}
+	return false
+}
+
+// held is what was committed at a destination, and by what to recognise it.
+type held struct {
+	Path    string `json:"path"`
+	Source  string `json:"source"`
+	Version string `json:"version"`
+	Size    int64  `json:"size"`
+	ModTime int64  `json:"mtime_ns"` // Unix time
+	Inode   uint64 `json:"inode"`
+}
+
+func heldName(key string) string {
+	return filepath.Join(heldDir, fmt.Sprintf("%x.json", sha256.Sum256([]byte(key))))
+}
+
+func (r *Roots) remember(key string, m Meta, info fs.FileInfo) error {
+	h := held{Path: key, Source: m.Source, Version: m.Version, Size: info.Size(), ModTime: info.ModTime().UnixNano(), Inode: inode(info)}
+	if err := r.writeState(heldName(key), h); err != nil {
+		return fmt.Errorf("remember what landed at %s: %w", key, err)
+	}
+	return nil
+}
+
+// Held says whether the file at path is this version of source, as it was
+// committed here: a file that was written, replaced or restored since then is
+// not, whatever it holds. An empty version is never held. The error is about
+// the path, or about a state directory that cannot be read.
+func (r *Roots) Held(path, source, version string, size unit.Bytes) (bool, error) {
+	p, err := r.locate(path)
+	if err != nil {
+		return false, err
+	}
+	info, err := p.occupant()
+	if err != nil || info == nil || version == "" {
+		return false, err
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Join(p.real, p.parent()))
+	if err != nil {
+		return false, p.wrap(err)
+	}
+	key := filepath.Join(dir, filepath.Base(p.rel))
+	b, err := r.state.ReadFile(heldName(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up what landed at %s: %w", path, err)
+	}
+	var h held
+	if json.Unmarshal(b, &h) != nil {
+		return false, nil // cut short by a power failure: fetch again
+	}
+	now := held{Path: key, Source: source, Version: version, Size: int64(size), ModTime: info.ModTime().UnixNano(), Inode: inode(info)}
+	return h == now && info.Size() == int64(size), nil
+}

@@ -1,0 +1,476 @@
+package landing
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// openRoots opens one root, and returns the directory.
+func openRoots(t *testing.T) (*Roots, string) {
+	t.Helper()
+	dir := t.TempDir()
+	r := openAt(t, t.TempDir(), dir)
+	return r, dir
+}
+
+func openAt(t *testing.T, state string, dirs ...string) *Roots {
+	t.Helper()
+	r, err := OpenRoots(dirs, state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// tree lists what lies under dir, directories with a slash.
+func tree(t *testing.T, dir string) []string {
+	t.Helper()
+	var names []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, path)
+		if d.IsDir() {
+			rel += "/"
+		}
+		names = append(names, rel)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func wantTree(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	if got := tree(t, dir); !slices.Equal(got, want) {
+		t.Errorf("%s holds %q, want %q", dir, got, want)
+	}
+}
+
+func wantError(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want one that says %q", texts)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("error is %q, want it to say %q", err, text)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %q has more than one line", err)
+	}
+}
+
+// land puts data at path.
+func land(t *testing.T, r *Roots, path string, data []byte, m Meta) {
+	t.Helper()
+	f, err := r.Create("job-1", path, unit.Bytes(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(data, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Commit(m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLandsWholeOrNotAtAll(t *testing.T) {
+	r, dir := openRoots(t)
+	path := filepath.Join(dir, "a", "b", "model.bin")
+	f, err := r.Create("job-1", path, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("world"), 5); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("hello"), 0); err != nil {
+		t.Fatal(err)
+	}
+	wantTree(t, dir, "a/", "a/b/", "a/b/.model.bin.job-1.part")
+	if err := f.Commit(Meta{"s3://b/k", "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	wantTree(t, dir, "a/", "a/b/", "a/b/model.bin")
+	if got, _ := os.ReadFile(path); string(got) != "helloworld" {
+		t.Errorf("file holds %q, want helloworld", got)
+	}
+	if info, _ := os.Stat(path); info.Mode() != 0o644 {
+		t.Errorf("mode is %v, want -rw-r--r--", info.Mode())
+	}
+	b := make([]byte, 5)
+	if n, err := f.ReadAt(b, 5); err != nil || string(b[:n]) != "world" {
+		t.Errorf("read after commit: %q, %v, want world", b[:n], err)
+	}
+	if err := f.Abort(); err != nil {
+		t.Errorf("abort after commit: %v", err)
+	}
+	if err := f.Commit(Meta{}); err == nil {
+		t.Error("committed twice")
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("after abort and close: %v", err)
+	}
+	got, err := r.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Close()
+}
+
+func TestEmptyObject(t *testing.T) {
+	r, dir := openRoots(t)
+	land(t, r, filepath.Join(dir, "empty"), nil, Meta{"s", "v"})
+	if info, err := os.Stat(filepath.Join(dir, "empty")); err != nil || info.Size() != 0 {
+		t.Errorf("empty file: %v, %v", info, err)
+	}
+}
+
+func TestReplacingKeepsTheOldFileAndItsMode(t *testing.T) {
+	r, dir := openRoots(t)
+	path := filepath.Join(dir, "f")
+	os.WriteFile(path, []byte("old"), 0o600)
+	os.Chmod(path, 0o750)
+	f, err := r.Create("j", path, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.WriteAt([]byte("new"), 0)
+	if err := f.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "old" {
+		t.Errorf("after abort the file holds %q, want old", got)
+	}
+	wantTree(t, dir, "f")
+	land(t, r, path, []byte("new"), Meta{})
+	if got, _ := os.ReadFile(path); string(got) != "new" {
+		t.Errorf("after commit the file holds %q, want new", got)
+	}
+	if info, _ := os.Stat(path); info.Mode() != 0o750 {
+		t.Errorf("mode is %v, want -rwxr-x---", info.Mode())
+	}
+}
+
+func TestAbortRemovesOnlyParentsItMade(t *testing.T) {
+	r, dir := openRoots(t)
+	os.Mkdir(filepath.Join(dir, "mine"), 0o755)
+	one, err := r.Create("j", filepath.Join(dir, "mine", "x", "y", "one"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := r.Create("j", filepath.Join(dir, "mine", "x", "two"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	wantTree(t, dir, "mine/", "mine/x/", "mine/x/.two.j.part")
+	if err := two.Close(); err != nil { // as Abort
+		t.Fatal(err)
+	}
+	wantTree(t, dir, "mine/")
+	three, err := r.Create("j", filepath.Join(dir, "mine", "x", "three"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.WriteFile(filepath.Join(dir, "mine", "x", "theirs"), nil, 0o644)
+	three.Abort()
+	wantTree(t, dir, "mine/", "mine/x/", "mine/x/theirs")
+}
+
+func TestRefusedDestinations(t *testing.T) {
+	r, dir := openRoots(t)
+	outside := t.TempDir()
+	os.Mkdir(filepath.Join(dir, "d"), 0o755)
+	os.WriteFile(filepath.Join(dir, "file"), nil, 0o644)
+	os.Symlink("file", filepath.Join(dir, "link"))
+	os.Symlink(outside, filepath.Join(dir, "out"))
+	os.Symlink("..", filepath.Join(dir, "up"))
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, dir)
+	for path, want := range map[string][]string{
+		"":                                   {"not a path"},
+		"a\x00b":                             {"not a path"},
+		"rel/ative":                          {"absolute"},
+		dir:                                  {"is a directory", "add a file name"},
+		dir + "/":                            {"names a directory", "add a file name"},
+		dir + "/new/":                        {"names a directory", filepath.Join(dir, "new", "NAME")},
+		dir + "/d":                           {"is a directory", "add a file name"},
+		dir + "/link":                        {"symbolic link"},
+		dir + "/fifo":                        {"not a regular file"},
+		dir + "/file/x":                      {"not a directory"},
+		dir + "/../x":                        {"outside the roots", dir},
+		dir + "x/y":                          {"outside the roots", dir},
+		"/etc/passwd":                        {"outside the roots", dir},
+		dir + "/out/x":                       {"leads out of the root"},
+		dir + "/out/new/x":                   {"leads out of the root"},
+		dir + "/up/x":                        {"leads out of the root"},
+		dir + "/" + strings.Repeat("n", 256): {"too long"},
+		dir + "/" + strings.Repeat("n", 256) + "/x": {"too long"},
+	} {
+		err := r.Check(path)
+		wantError(t, err, want...)
+		f, err := r.Create("j", path, 1)
+		wantError(t, err, want...)
+		if f != nil {
+			f.Close()
+		}
+	}
+	wantTree(t, dir, before...)
+	wantTree(t, outside)
+
+	for _, path := range []string{"/x", "/d/x", "/file", "/new/new/x", "/d/../x", "/" + strings.Repeat("n", 255)} {
+		if err := r.Check(dir + path); err != nil {
+			t.Errorf("check %s: %v", path, err)
+		}
+	}
+	wantTree(t, dir, before...)
+	if _, err := r.Open(filepath.Join(dir, "fifo")); err == nil {
+		t.Error("opened a FIFO")
+	}
+	if _, err := r.Open("/etc/passwd"); err == nil {
+		t.Error("opened a file outside the roots")
+	}
+	for _, job := range []string{"", "a/b", strings.Repeat("j", 65)} {
+		if _, err := r.Create(job, filepath.Join(dir, "x"), 1); err == nil {
+			t.Errorf("created for job %q", job)
+		}
+	}
+	if _, err := r.Create("j", filepath.Join(dir, "x"), -1); err == nil {
+		t.Error("created a file of negative size")
+	}
+}
+
+func TestRootsMayBeSymlinksAndNested(t *testing.T) {
+	dir := t.TempDir()
+	os.MkdirAll(filepath.Join(dir, "real", "in"), 0o755)
+	os.Symlink("real", filepath.Join(dir, "link"))
+	os.Symlink("in", filepath.Join(dir, "real", "within"))
+	r := openAt(t, t.TempDir(), filepath.Join(dir, "link"), filepath.Join(dir, "real", "in"))
+	for _, path := range []string{"link/a", "real/b", "link/in/c", "real/within/d"} {
+		land(t, r, filepath.Join(dir, path), []byte("x"), Meta{"s", "v"})
+		if held, err := r.Held(filepath.Join(dir, path), "s", "v", 1); !held || err != nil {
+			t.Errorf("%s: held is %v, %v, want true", path, held, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, path)); err != nil {
+			t.Error(err)
+		}
+	}
+	// The same file by another way.
+	if held, err := r.Held(filepath.Join(dir, "real/in/d"), "s", "v", 1); !held || err != nil {
+		t.Errorf("by another path: held is %v, %v, want true", held, err)
+	}
+	f, err := r.Create("one", filepath.Join(dir, "link/within/e"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := r.Create("two", filepath.Join(dir, "real/in/e"), 1); !errors.Is(err, ErrBusy) {
+		t.Errorf("create by another path: %v, want ErrBusy", err)
+	}
+
+	if _, err := OpenRoots([]string{filepath.Join(dir, "absent")}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "absent") {
+		t.Errorf("open a root that is absent: %v", err)
+	}
+	none := openAt(t, t.TempDir())
+	wantError(t, none.Check("/x"), "no root")
+}
+
+func TestBusyNamesTheJob(t *testing.T) {
+	r, dir := openRoots(t)
+	path := filepath.Join(dir, "new", "f")
+	f, err := r.Create("job-1", path, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Create("job-2", path, 1)
+	if !errors.Is(err, ErrBusy) {
+		t.Errorf("create twice: %v, want ErrBusy", err)
+	}
+	wantError(t, err, "job-1", path)
+	f.Abort()
+	land(t, r, path, []byte("x"), Meta{}) // free again
+
+	// Many at once for one new directory: none in the other's way.
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			f, err := r.Create("j", filepath.Join(dir, "d", "e", fmt.Sprint(i%10)), 1)
+			if err != nil {
+				if !errors.Is(err, ErrBusy) {
+					t.Error(err)
+				}
+				return
+			}
+			f.Close()
+		})
+	}
+	wg.Wait()
+	wantTree(t, dir, "new/", "new/f")
+}
+
+func TestWritesStayWithinTheSize(t *testing.T) {
+	r, dir := openRoots(t)
+	f, err := r.Create("j", filepath.Join(dir, "f"), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, off := range []int64{-1, 8, 10, 11, 1 << 62, -1 << 63} {
+		if _, err := f.WriteAt([]byte("abc"), off); err == nil {
+			t.Errorf("wrote 3 bytes at %d of 10", off)
+		}
+	}
+	if _, err := f.WriteAt([]byte("abc"), 7); err != nil {
+		t.Error(err)
+	}
+	os.Truncate(filepath.Join(dir, ".f.j.part"), 5)
+	wantError(t, f.Commit(Meta{}), "somebody else")
+}
+
+func TestHeld(t *testing.T) {
+	state, dir := t.TempDir(), t.TempDir()
+	r := openAt(t, state, dir)
+	path := filepath.Join(dir, "f")
+	check := func(what string, want bool, source, version string, size unit.Bytes) {
+		t.Helper()
+		if got, err := r.Held(path, source, version, size); got != want || err != nil {
+			t.Errorf("%s: held is %v, %v, want %v", what, got, err, want)
+		}
+	}
+	check("nothing there", false, "s", "v1", 3)
+	os.WriteFile(path, []byte("abc"), 0o644)
+	check("a file of other origin", false, "s", "v1", 3)
+	land(t, r, path, []byte("abc"), Meta{"s", "v1"})
+	check("landed", true, "s", "v1", 3)
+	check("other version", false, "s", "v2", 3)
+	check("other source", false, "t", "v1", 3)
+	check("other size", false, "s", "v1", 4)
+	check("no version", false, "s", "", 3)
+
+	r.Close() // and after a restart
+	r = openAt(t, state, dir)
+	check("landed before a restart", true, "s", "v1", 3)
+	os.Chmod(path, 0o600)
+	check("other mode", true, "s", "v1", 3)
+	os.WriteFile(path, []byte("xyz"), 0o644)
+	os.Chtimes(path, time.Now(), time.Now().Add(time.Second))
+	check("overwritten", false, "s", "v1", 3)
+
+	land(t, r, path, []byte("abc"), Meta{"s", "v1"})
+	info, _ := os.Stat(path)
+	os.Rename(path, path+".old")
+	os.WriteFile(path, []byte("xyz"), 0o644)
+	os.Chtimes(path, time.Time{}, info.ModTime())
+	check("replaced by a file of the same size and time", false, "s", "v1", 3)
+	os.Remove(path)
+	check("removed", false, "s", "v1", 3)
+
+	if _, err := r.Held("/elsewhere", "s", "v", 1); err == nil {
+		t.Error("held outside the roots, want an error")
+	}
+}
+
+func TestSweep(t *testing.T) {
+	state, dir := t.TempDir(), t.TempDir()
+	r := openAt(t, state, dir)
+	for _, path := range []string{"made/deep/a", "b", "keep/c", "swapped"} {
+		if _, err := r.Create("dead", filepath.Join(dir, path), 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	land(t, r, filepath.Join(dir, "done"), []byte("x"), Meta{})
+	os.WriteFile(filepath.Join(dir, "keep", "theirs"), nil, 0o644)
+	os.WriteFile(filepath.Join(dir, ".foreign.job.part"), nil, 0o644)
+	os.WriteFile(filepath.Join(dir, "new"), []byte("somebody else's"), 0o644)
+	os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, ".swapped.dead.part"))
+
+	if _, err := OpenRoots([]string{dir}, state); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("open a state directory twice: %v, want that it is in use", err)
+	}
+	if err := r.Sweep(); err != nil { // its own landings are not swept
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".b.dead.part")); err != nil {
+		t.Errorf("swept a landing under way: %v", err)
+	}
+	r.Close() // as if killed: nothing is aborted
+
+	// A process without that root leaves it alone.
+	other := openAt(t, state, t.TempDir())
+	if err := other.Sweep(); err != nil {
+		t.Error(err)
+	}
+	other.Close()
+
+	r = openAt(t, state, dir)
+	if err := r.Sweep(); err != nil {
+		t.Error(err)
+	}
+	wantTree(t, dir, ".foreign.job.part", ".swapped.dead.part", "done", "keep/", "keep/theirs")
+	wantTree(t, filepath.Join(state, journalDir))
+	if err := r.Sweep(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSweepOfADamagedJournal(t *testing.T) {
+	state, dir := t.TempDir(), t.TempDir()
+	r := openAt(t, state, dir)
+	os.WriteFile(filepath.Join(dir, "f"), nil, 0o644)
+	os.WriteFile(filepath.Join(state, journalDir, "x.json"), []byte(`{"job":`), 0o600)
+	escape := fmt.Sprintf(`{"job":"j","root":%q,"part":"../../etc/passwd","made":["..",".","f"]}`, r.roots[0].real)
+	os.WriteFile(filepath.Join(state, journalDir, "y.json"), []byte(escape), 0o600)
+	if err := r.Sweep(); err == nil {
+		t.Error("swept a part file outside its root, want an error")
+	}
+	wantTree(t, dir, "f")
+}
+
+func TestPartNames(t *testing.T) {
+	if got, want := partName("model.bin", "b-1"), ".model.bin.b-1.part"; got != want {
+		t.Errorf("part name is %s, want %s", got, want)
+	}
+	job := strings.Repeat("j", 64)
+	seen := map[string]bool{}
+	for _, name := range []string{strings.Repeat("n", 185), strings.Repeat("n", 186), strings.Repeat("n", 255), strings.Repeat("ü", 127), strings.Repeat("n", 254) + "x"} {
+		got := partName(name, job)
+		if len(got) > maxNameBytes || seen[got] || !strings.HasPrefix(got, "."+name[:4]) || !strings.HasSuffix(got, job+".part") || !bytes.Equal([]byte(got), []byte(strings.ToValidUTF8(got, ""))) {
+			t.Errorf("part name of %d bytes is %q (%d bytes), want one of at most %d, unique and valid UTF-8", len(name), got, len(got), maxNameBytes)
+		}
+		seen[got] = true
+	}
+	r, dir := openRoots(t)
+	long := filepath.Join(dir, strings.Repeat("n", 255))
+	land(t, r, long, []byte("x"), Meta{})
+	wantTree(t, dir, filepath.Base(long))
+}

@@ -1,0 +1,146 @@
+package landing
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// tmpfs mounts a small file system until the test ends.
+func tmpfs(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("freshet-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Fatalf("mount a tmpfs of %s: %v (this test needs root)", size, err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+func TestFullDisk(t *testing.T) {
+	dir := tmpfs(t, "4m")
+	r, err := OpenRoots([]string{dir}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	path := filepath.Join(dir, "new", "big")
+	if free, err := r.Free(path); err != nil || free != 4*unit.MiB {
+		t.Errorf("free is %v, %v, want 4 MiB", free, err)
+	}
+	_, err = r.Create("j", path, 8*unit.MiB)
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("create: %v, want ENOSPC", err)
+	}
+	wantError(t, err, path, "needs 8 MiB", "4 MiB free")
+	wantTree(t, dir)
+
+	land(t, r, path, make([]byte, 3<<20), Meta{})
+	old, err := r.Create("j", path, 3*unit.MiB) // the old file is there until the new one is
+	wantError(t, err, "needs 3 MiB", "1 MiB free")
+	if old != nil {
+		old.Close()
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != 3<<20 {
+		t.Errorf("old file: %v, %v, want it untouched", info, err)
+	}
+	wantTree(t, dir, "new/", "new/big")
+}
+
+// TestDiskThatFillsLater is what happens where space cannot be allocated.
+func TestDiskThatFillsLater(t *testing.T) {
+	dir := tmpfs(t, "2m")
+	r, err := OpenRoots([]string{dir}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	f, err := r.Create("j", filepath.Join(dir, "f"), 1*unit.MiB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.f.Truncate(0); err != nil { // take the allocation back
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "theirs"), make([]byte, 3<<19), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(make([]byte, 1<<20), 0)
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("write: %v, want ENOSPC", err)
+	}
+	wantError(t, err, "needs 1 MiB", f.Path())
+}
+
+func TestReadOnlyFileSystem(t *testing.T) {
+	dir := tmpfs(t, "1m")
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatalf("remount read-only: %v (this test needs root)", err)
+	}
+	r, err := OpenRoots([]string{dir}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, name := range []string{"f", "g", "new/h"} {
+		path := filepath.Join(dir, name)
+		wantError(t, r.Check(path), path, "read-only")
+		_, err := r.Create("j", path, 1)
+		wantError(t, err, path, "read-only")
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "f")); string(b) != "old" || err != nil {
+		t.Errorf("file holds %q, %v, want old", b, err)
+	}
+}
+
+// TestNotWritable does file access as an ordinary user does: modes do not stop
+// root.
+func TestNotWritable(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	if err := os.Chmod(dir, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	r, err := OpenRoots([]string{dir}, state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if os.Geteuid() == 0 {
+		const nobody = 65534
+		for _, d := range []string{state, filepath.Join(state, journalDir)} {
+			if err := os.Chown(d, nobody, nobody); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		runtime.LockOSThread() // whose rights change; they are given back below
+		defer runtime.UnlockOSThread()
+		if _, err := unix.SetfsuidRetUid(nobody); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.SetfsuidRetUid(0)
+	}
+	path := filepath.Join(dir, "x")
+	wantError(t, r.Check(path), path, "may not write")
+	_, err = r.Create("j", path, 1)
+	wantError(t, err, path, "may not write")
+	wantTree(t, dir)
+	wantTree(t, filepath.Join(state, journalDir))
+}
