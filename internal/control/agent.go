@@ -1,0 +1,549 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/freshet/freshet/internal/pki"
+	"github.com/freshet/freshet/objstore"
+)
+
+// Agent is a node's side of the control plane. All fields but the first three
+// may be left out.
+type Agent struct {
+	Hub         string           // HOST:PORT
+	Credentials *pki.Credentials // of role node
+	Runner      Runner
+
+	Registration                                                                   // what to register; Addr is needed
+	Dial         func(ctx context.Context, network, addr string) (net.Conn, error) // reaches the hub; nil: a net.Dialer
+	Log          *slog.Logger
+	Registered   func() // called after each registration
+}
+
+// Runner does the work of a node. All methods may be called at once. Their
+// errors are shown to users as they are: one line, what and where and what to
+// do.
+type Runner interface {
+	// Stat says what the source is now.
+	Stat(ctx context.Context, spec Spec) (objstore.Object, error)
+
+	// Prepare sees whether the node can take part: the destination can be
+	// written, the store can be read. Nothing is fetched. present says that the
+	// destination already holds the pinned version.
+	Prepare(ctx context.Context, job Job) (present bool, err error)
+
+	// Run takes part until this node's part has ended, well or badly; what it
+	// returns is final. It calls report with snapshots as often as it likes. When
+	// ctx ends it cleans up and returns; context.Cause(ctx) says why.
+	Run(ctx context.Context, job Job, report func(NodeStatus)) NodeStatus
+
+	// Recording opens what the node has recorded of a job so far. ErrNoRecording.
+	Recording(job string) (Recording, error)
+}
+
+// Recording is a file to read from.
+type Recording interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// Why a job's context ends, for context.Cause and errors.Is.
+var (
+	ErrCancelled = errors.New("cancelled")
+	ErrTimedOut  = errors.New("timed out")
+	ErrStopped   = errors.New("agent was stopped during the job")
+)
+
+// part is this node's part of a job.
+//
+//	prepared ──> running ──> ended ──> the hub has it on its disk: forgotten
+type part struct {
+	job     Job
+	since   time.Time // of the preparation
+	present bool
+	status  NodeStatus
+	cancel  context.CancelCauseFunc // nil: not started
+	fresh   bool                    // status has changed since it was last sent
+	dropped bool                    // the hub wants no more of it
+}
+
+// member is a running Agent.
+type member struct {
+	a    *Agent
+	name string
+	log  *slog.Logger
+	nc   *nats.Conn
+
+	again chan struct{} // register again
+	urge  chan struct{} // beat at once
+
+	wg sync.WaitGroup // requests and parts
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	parts  map[string]*part
+}
+
+// Run serves the hub until ctx ends, which is no error, or the hub refuses
+// this node for good: ErrRemoved, ErrRefused, *pki.OtherClusterError, and at the
+// first registration also ErrUnreachable and ErrInvalid. A hub that is away is
+// waited for; jobs go on meanwhile.
+func (a *Agent) Run(ctx context.Context) error {
+	m := &member{a: a, name: a.Credentials.Identity().Name, log: a.Log, parts: map[string]*part{}, again: make(chan struct{}, 1), urge: make(chan struct{}, 1)}
+	if m.log == nil {
+		m.log = slog.Default()
+	}
+	if a.Credentials.Identity().Role != pki.Node {
+		return fmt.Errorf("an agent needs a node's credentials, and these are %v's", a.Credentials.Identity())
+	}
+	if err := a.Registration.check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l := &link{hub: a.Hub, creds: a.Credentials, dial: a.Dial, final: func(err error) { cancel(err) },
+		lost: func(error) {
+			if ctx.Err() == nil {
+				m.log.Warn("lost the control plane; running jobs go on", "hub", a.Hub)
+			}
+		},
+		back: func() { m.log.Info("control plane is back", "hub", a.Hub); poke(m.again); poke(m.urge) },
+	}
+	if err := m.connect(ctx, l); err != nil {
+		return ended(ctx, err)
+	}
+	defer m.nc.Close()
+	runs, stopRuns := context.WithCancelCause(context.WithoutCancel(ctx)) // outlive ctx until they have been told why
+	defer stopRuns(nil)
+	sub, err := m.nc.Subscribe("down."+m.name+".*", func(msg *nats.Msg) {
+		m.spawn(func() { m.serve(runs, msg) })
+	})
+	if err != nil {
+		return fmt.Errorf("listen to the hub: %w", err)
+	}
+	var loops sync.WaitGroup
+	loops.Go(func() { m.register(ctx, cancel) })
+	loops.Go(func() { m.beat(ctx) })
+	loops.Go(func() { m.reportLoop(ctx) })
+	<-ctx.Done()
+	sub.Unsubscribe()
+	loops.Wait()
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	stopRuns(ErrStopped)
+	m.wg.Wait()
+	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancelLast()
+	m.beatOnce(last, true)
+	return ended(ctx, nil)
+}
+
+// ended is why a Run ended: err, or what ended ctx if that is more than a
+// caller's own wish.
+func ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if cause == nil {
+		return err
+	}
+	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
+		return nil
+	}
+	return cause
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (m *member) spawn(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.wg.Go(f)
+	}
+}
+
+// connect tries until it succeeds or it is of no use.
+func (m *member) connect(ctx context.Context, l *link) error {
+	for n := 1; ; n++ {
+		nc, err := l.connect(ctx)
+		if err == nil {
+			m.nc = nc
+			return nil
+		}
+		if ctx.Err() != nil || hopeless(err) {
+			return err
+		}
+		if n == 1 {
+			m.log.Warn("cannot connect to the control plane, trying on", "err", err)
+		}
+		select {
+		case <-time.After(jitter(n)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// register registers at the start and whenever it is asked to.
+func (m *member) register(ctx context.Context, cancel context.CancelCauseFunc) {
+	body, err := json.Marshal(m.a.Registration)
+	if err != nil {
+		cancel(err)
+		return
+	}
+	for first := true; ; {
+		err := m.request(ctx, "register", body, dialBack+within, nil)
+		wait := 500 * time.Millisecond
+		switch {
+		case err == nil:
+			first = false
+			poke(m.urge)
+			if m.a.Registered != nil {
+				m.a.Registered()
+			}
+			wait = 0
+		case errors.Is(err, ErrNoSuchNode):
+			cancel(fail(ErrRemoved, "node %s was removed from the cluster; join again with a new token", m.name))
+			return
+		case first && (errors.Is(err, ErrUnreachable) || errors.Is(err, ErrInvalid)):
+			cancel(err)
+			return
+		case errors.Is(err, ErrUnreachable):
+			m.log.Warn("cannot register", "err", err)
+			wait = 10 * time.Second
+		}
+		var timer <-chan time.Time
+		if wait > 0 {
+			timer = time.After(wait)
+		}
+		select {
+		case <-timer:
+		case <-m.again:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (m *member) request(ctx context.Context, verb string, body []byte, wait time.Duration, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	r, err := m.nc.RequestWithContext(ctx, "up."+m.name+"."+verb, body)
+	if err != nil {
+		return err
+	}
+	return answered(r, out)
+}
+
+// beat says once a second that we live, and how our jobs are.
+func (m *member) beat(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		m.beatOnce(ctx, false)
+		select {
+		case <-tick.C:
+		case <-m.urge:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// beatOnce sends the state of all jobs and forgets those that need nothing
+// more. With last set it is a farewell: only if there is something to say.
+func (m *member) beatOnce(ctx context.Context, last bool) {
+	var b beat
+	now := time.Now()
+	m.mu.Lock()
+	for id, p := range m.parts {
+		if p.cancel == nil && now.Sub(p.since) > holdPrepared { // the hub never came back to start it
+			delete(m.parts, id)
+			continue
+		}
+		b.Jobs = append(b.Jobs, jobStatus{id, p.status})
+		p.fresh = false
+		if p.status.State == Running {
+			b.Running++
+		}
+	}
+	m.mu.Unlock()
+	if last && len(b.Jobs) == 0 {
+		return
+	}
+	body, err := json.Marshal(b)
+	if err != nil {
+		m.log.Error("cannot report", "err", err)
+		return
+	}
+	var a beatAnswer
+	if err := m.request(ctx, "beat", body, 3*time.Second, &a); err != nil {
+		return // the hub is away; the next beat says it all again
+	}
+	if a.Unregistered {
+		poke(m.again)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range a.Drop {
+		p := m.parts[id]
+		if p == nil {
+			continue
+		}
+		if p.status.State == Running {
+			p.dropped = true
+			p.cancel(&stopped{reason: "the control plane has ended the job", kind: ErrCancelled})
+			continue
+		}
+		delete(m.parts, id)
+	}
+}
+
+// reportLoop sends what has changed, four times a second.
+func (m *member) reportLoop(ctx context.Context) {
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		var r report
+		m.mu.Lock()
+		for id, p := range m.parts {
+			if p.fresh {
+				r.Jobs = append(r.Jobs, jobStatus{id, p.status})
+				p.fresh = false
+			}
+		}
+		m.mu.Unlock()
+		if len(r.Jobs) == 0 {
+			continue
+		}
+		if body, err := json.Marshal(r); err == nil {
+			m.nc.Publish("up."+m.name+".status", body)
+		}
+	}
+}
+
+// serve answers one request of the hub.
+func (m *member) serve(ctx context.Context, msg *nats.Msg) {
+	verb := msg.Subject[len("down."+m.name+"."):]
+	v, err := m.call(ctx, verb, msg.Data)
+	if c, ok := v.(*nats.Msg); ok && err == nil {
+		c.Subject = msg.Reply
+		msg.RespondMsg(c)
+		return
+	}
+	answer(msg, v, err)
+}
+
+func (m *member) call(ctx context.Context, verb string, body []byte) (any, error) {
+	read := func(v any) error {
+		if err := json.Unmarshal(body, v); err != nil {
+			return fail(ErrInvalid, "unreadable request to %s: %v", verb, err)
+		}
+		return nil
+	}
+	switch verb {
+	case "stat":
+		var s Spec
+		if err := read(&s); err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, statWithin-time.Second)
+		defer cancel()
+		return m.a.Runner.Stat(ctx, s)
+	case "prepare":
+		var j Job
+		if err := read(&j); err != nil {
+			return nil, err
+		}
+		return m.prepare(ctx, j)
+	case "start":
+		var s start
+		if err := read(&s); err != nil {
+			return nil, err
+		}
+		return nil, m.start(ctx, s)
+	case "cancel":
+		var s stop
+		if err := read(&s); err != nil {
+			return nil, err
+		}
+		m.stop(s)
+		return nil, nil
+	case "recording":
+		var c chunk
+		if err := read(&c); err != nil {
+			return nil, err
+		}
+		return m.recording(c)
+	}
+	return nil, fail(ErrInvalid, "this agent does not know the request %q: it runs another version of Freshet", oneLine(verb))
+}
+
+func (m *member) prepare(ctx context.Context, j Job) (prepared, error) {
+	if len(j.ID) != idChars || !isIDPrefix(j.ID) {
+		return prepared{}, fail(ErrInvalid, "%q is no job's ID", short(j.ID, 40))
+	}
+	m.mu.Lock()
+	for id, p := range m.parts {
+		if id == j.ID {
+			m.mu.Unlock()
+			return prepared{p.present}, nil
+		}
+		if p.job.Spec.Dest == j.Spec.Dest && !p.status.State.Ended() {
+			m.mu.Unlock()
+			return prepared{}, fail(ErrConflict, "job %s is writing to %s already", id, j.Spec.Dest)
+		}
+	}
+	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, prepareWithin-time.Second)
+	defer cancel()
+	present, err := m.a.Runner.Prepare(ctx, j)
+	if err != nil {
+		return prepared{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.parts[j.ID] == nil {
+		m.parts[j.ID] = &part{job: j, since: time.Now(), present: present, status: NodeStatus{Name: m.name, State: Preparing}}
+	}
+	return prepared{present}, nil
+}
+
+// start starts a job that was prepared, once, however often it is told.
+func (m *member) start(ctx context.Context, s start) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.parts[s.Job.ID]
+	if p == nil {
+		return fail(ErrRefused, "agent restarted during the job")
+	}
+	if p.cancel != nil || m.closed {
+		return nil
+	}
+	p.job = s.Job
+	p.status = NodeStatus{Name: m.name, State: Running}
+	p.fresh = true
+	ctx, p.cancel = context.WithCancelCause(ctx)
+	m.wg.Go(func() { m.run(ctx, p, time.Duration(s.Left)) })
+	return nil
+}
+
+func (m *member) run(ctx context.Context, p *part, left time.Duration) {
+	defer p.cancel(nil)
+	if left > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, left, &stopped{kind: ErrTimedOut, failed: true, reason: fmt.Sprintf("timed out after %v", p.job.Spec.Timeout)})
+		defer stop()
+	}
+	final := m.a.Runner.Run(ctx, p.job, func(s NodeStatus) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if s.State == Running && p.status.State == Running {
+			s.Name = m.name
+			p.status, p.fresh = s, true
+		}
+	})
+	final = outcome(final, context.Cause(ctx))
+	final.Name = m.name
+	m.mu.Lock()
+	p.status, p.fresh = final, true
+	if p.dropped {
+		delete(m.parts, p.job.ID)
+	}
+	m.mu.Unlock()
+	poke(m.urge)
+}
+
+// outcome is a part's final status: what Run returned, in the words of what
+// ended it early if something did.
+func outcome(s NodeStatus, why error) NodeStatus {
+	s.Waiting = ""
+	if s.State == Done || s.State == Present {
+		return s
+	}
+	if e, ok := errors.AsType[*stopped](why); ok {
+		s.State, s.Error = Cancelled, e.reason
+		if e.failed {
+			s.State = Failed
+		}
+		return s
+	}
+	if why != nil {
+		s.State, s.Error = Failed, why.Error()
+		return s
+	}
+	if !s.State.Ended() {
+		s.State, s.Error = Failed, "the node's part ended without an outcome"
+	}
+	return s
+}
+
+// stopped is why a part was ended from outside.
+type stopped struct {
+	kind   error
+	reason string
+	failed bool // the part counts as failed, not as cancelled
+}
+
+func (s *stopped) Error() string { return s.reason }
+func (s *stopped) Unwrap() error { return s.kind }
+
+// stop ends a part. One that is prepared only is forgotten.
+func (m *member) stop(s stop) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.parts[s.Job]
+	switch {
+	case p == nil:
+	case p.cancel == nil:
+		delete(m.parts, s.Job)
+	case p.status.State == Running:
+		kind := ErrCancelled
+		if s.Failed {
+			kind = ErrTimedOut
+		}
+		p.cancel(&stopped{kind: kind, reason: oneLine(s.Reason), failed: s.Failed})
+	}
+}
+
+// recording reads a chunk of what was recorded of a job.
+func (m *member) recording(c chunk) (*nats.Msg, error) {
+	if c.Off < 0 || c.N <= 0 || c.N > maxChunk {
+		return nil, fail(ErrInvalid, "%d bytes at %d of a recording: want up to %d", c.N, c.Off, maxChunk)
+	}
+	r, err := m.a.Runner.Recording(c.Job)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	b := make([]byte, c.N)
+	n, err := r.ReadAt(b, c.Off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: read the recording of job %s: %w", m.name, c.Job, err)
+	}
+	out := &nats.Msg{Data: b[:n], Header: nats.Header{}}
+	if err != nil {
+		out.Header.Set(headerEnd, "1")
+	}
+	return out, nil
+}

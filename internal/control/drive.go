@@ -1,0 +1,265 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/freshet/freshet/objstore"
+)
+
+// driven is a job that has not ended. Its machine belongs to one goroutine,
+// drive; all others send it events and read its snapshots.
+type driven struct {
+	events chan event
+	done   chan struct{}       // closed when drive has returned
+	saved  atomic.Pointer[Job] // as it is on disk
+	latest atomic.Pointer[Job] // as it is
+}
+
+func newDriven(j Job) *driven {
+	d := &driven{events: make(chan event, 4096), done: make(chan struct{})}
+	d.saved.Store(&j)
+	d.latest.Store(&j)
+	return d
+}
+
+// offer hands over an event that will come again if it gets lost.
+func (d *driven) offer(e event) {
+	select {
+	case d.events <- e:
+	default:
+	}
+}
+
+// send hands over an event that must arrive.
+func (d *driven) send(ctx context.Context, e event) {
+	select {
+	case d.events <- e:
+	case <-d.done:
+	case <-ctx.Done():
+	}
+}
+
+// drive runs a job's machine until the job has ended or ctx has. rev is the
+// record's revision in its bucket; changed says that the machine is ahead of
+// the record.
+func (h *Hub) drive(ctx context.Context, d *driven, m *machine, rev uint64, changed bool) {
+	defer close(d.done)
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	var published time.Time
+	publish := func() {
+		published = time.Now()
+		if b, err := json.Marshal(d.latest.Load()); err == nil && len(b) <= maxPayload {
+			h.nc.Publish("watch.job."+m.job.ID, b)
+		}
+	}
+	save := func() bool {
+		j := m.snapshot()
+		var ok bool
+		if rev, ok = h.save(ctx, j, rev); !ok {
+			return false
+		}
+		d.saved.Store(&j)
+		d.latest.Store(&j)
+		return true
+	}
+	if changed && !save() {
+		return
+	}
+	dirty := false
+	for !m.job.State.Ended() {
+		var e event
+		select {
+		case e = <-d.events:
+		case <-tick.C:
+			if dirty || time.Since(published) > 2*time.Second {
+				publish()
+				dirty = false
+			}
+			if len(d.events) == 0 { // what has been heard counts before what has not
+				e = ticked{}
+			}
+		case <-ctx.Done():
+			return
+		}
+		if e == nil {
+			continue
+		}
+		cmds, changed, durable := m.step(time.Now(), e)
+		if durable {
+			if !save() {
+				return
+			}
+			publish()
+			dirty = false
+		} else if changed {
+			j := m.snapshot()
+			d.latest.Store(&j)
+			dirty = true
+		}
+		h.carryOut(ctx, d, m, cmds)
+	}
+	publish()
+	h.retire(ctx, m.job)
+}
+
+// save writes a record, trying until it succeeds. ok is false if ctx ended or
+// somebody else writes the same records.
+func (h *Hub) save(ctx context.Context, j Job, rev uint64) (next uint64, ok bool) {
+	for failing := false; ; failing = true {
+		next, err := put(ctx, h.store.jobs, j.ID, j, rev)
+		if err == nil {
+			return next, true
+		}
+		if ctx.Err() != nil {
+			return 0, false
+		}
+		if errors.Is(err, errChangedByOther) {
+			h.fatal(fmt.Errorf("record of job %s: %w: two control planes must not run on the same records", j.ID, err))
+			return 0, false
+		}
+		if !failing {
+			h.log.Warn("cannot write a job's record, trying again", "job", j.ID, "err", err)
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return 0, false
+		}
+	}
+}
+
+// retire files a job that has ended, and forgets the oldest beyond keepJobs.
+func (h *Hub) retire(ctx context.Context, j Job) {
+	h.log.Info("job ended", "job", j.ID, "state", j.State, "err", j.Error)
+	h.mu.Lock()
+	delete(h.active, j.ID)
+	i, _ := slices.BinarySearch(h.ended, j.ID)
+	h.ended = slices.Insert(h.ended, i, j.ID)
+	var old []string
+	if n := len(h.ended) - keepJobs; n > 0 {
+		old = slices.Clone(h.ended[:n])
+		h.ended = slices.Delete(h.ended, 0, n)
+	}
+	h.mu.Unlock()
+	for _, id := range old {
+		if err := drop(ctx, h.store.jobs, id); err != nil && ctx.Err() == nil {
+			h.log.Warn("cannot remove an old job's record", "job", id, "err", err)
+		}
+	}
+}
+
+// carryOut sends the commands of a step, each in its own goroutine.
+func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []command) {
+	if len(cmds) == 0 {
+		return
+	}
+	job := m.snapshot()
+	job.Nodes = nil // a node needs the members, not how the others are doing
+	plain, _ := json.Marshal(job)
+	var left Duration
+	if !m.timeout.IsZero() {
+		left = Duration(max(time.Until(m.timeout), time.Millisecond))
+	}
+	begin, _ := json.Marshal(start{Job: job, Left: left})
+	for _, c := range cmds {
+		switch c := c.(type) {
+		case cmdPrepare:
+			h.spawn(func() {
+				var p prepared
+				e := wasPrepared{node: c.node}
+				switch err := h.ask(ctx, c.node, "prepare", plain, prepareWithin, &p); {
+				case errors.Is(err, errSilent): // the machine has the same deadline, and the words for it
+					return
+				case err != nil:
+					e.err = err.Error()
+				default:
+					e.present = p.Present
+				}
+				d.send(ctx, e)
+			})
+		case cmdStart:
+			h.spawn(func() {
+				err := h.ask(ctx, c.node, "start", begin, beatEvery, nil)
+				if err != nil && !errors.Is(err, errSilent) {
+					d.send(ctx, notStarted{c.node, err.Error()})
+				}
+			})
+		case cmdStop:
+			b, _ := json.Marshal(stop{Job: job.ID, Reason: c.reason, Failed: c.failed})
+			h.spawn(func() { h.ask(ctx, c.node, "cancel", b, beatEvery, nil) }) // told again at its next beat
+		}
+	}
+}
+
+// errSilent is a node that did not answer.
+var errSilent = errors.New("no answer")
+
+// ask sends a request to a node and reads the answer into out. errSilent if
+// there is none in time; any other error is the node's own.
+func (h *Hub) ask(ctx context.Context, node, verb string, body []byte, wait time.Duration, out any) error {
+	m, err := h.askRaw(ctx, node, verb, body, wait)
+	if err != nil {
+		return err
+	}
+	return answered(m, out)
+}
+
+func (h *Hub) askRaw(ctx context.Context, node, verb string, body []byte, wait time.Duration) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		m, err := h.nc.RequestWithContext(ctx, "down."+node+"."+verb, body)
+		if err == nil {
+			return m, nil
+		}
+		if !errors.Is(err, nats.ErrNoResponders) { // those are agents between two connections
+			return nil, fmt.Errorf("%w: %w", errSilent, err)
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, errSilent
+		}
+	}
+}
+
+// stat asks a node that is up what the source is now. Nodes have credentials
+// of their own, so one that may not read it, or is not there, is not the last
+// word; that an object store has no such object is.
+func (h *Hub) stat(ctx context.Context, spec Spec, up []string) (objstore.Object, error) {
+	body, err := json.Marshal(spec)
+	if err != nil {
+		return objstore.Object{}, err
+	}
+	var first error
+	for _, node := range up[:min(len(up), 3)] {
+		var o objstore.Object
+		err := h.ask(ctx, node, "stat", body, statWithin, &o)
+		switch {
+		case err == nil && (o.Size < 0 || len(o.Version) > 1024 || len(o.Key) > maxSource):
+			err = fail(nil, "%s: the store says that the object has %d bytes, which makes no sense", node, o.Size)
+		case err == nil:
+			return o, nil
+		case errors.Is(err, errSilent):
+			err = fail(ErrDown, "%s: did not answer within %v when asked about the source", node, statWithin)
+		default:
+			err = &wireError{kind: err, text: node + ": " + err.Error()}
+		}
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil || errors.Is(err, objstore.ErrNotExist) && !isFile(spec.Source) {
+			break
+		}
+	}
+	return objstore.Object{}, first
+}

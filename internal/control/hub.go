@@ -1,0 +1,501 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/time/rate"
+
+	"github.com/freshet/freshet/internal/pki"
+)
+
+// Config of a Hub.
+type Config struct {
+	State     string // directory of the authority, the hub's and the admin's credentials, and the records; made if need be
+	NATS      string // URLs of a NATS cluster with JetStream, separated by commas, that keeps the records; "": the embedded one does
+	NATSCreds string // credentials file for it; "": none
+	Log       *slog.Logger
+
+	// Dial reaches the addresses that nodes advertise. nil: a net.Dialer.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// keepJobs is how many ended jobs are remembered.
+const keepJobs = 1000
+
+// Hub is the control plane of a cluster. OpenHub, hand ServeControl and
+// ServeJoin to the port, Run.
+type Hub struct {
+	config    Config
+	log       *slog.Logger
+	authority *pki.Authority
+	creds     *pki.Credentials
+	core      *core
+	nc        *nats.Conn // to the embedded server: agents and admins
+	store     *buckets
+	external  *nats.Conn // nil: the records are in the embedded server
+	joins     chan struct{}
+	failures  failures
+
+	wg    sync.WaitGroup          // everything that Run waits for
+	fatal context.CancelCauseFunc // ends Run; set by it
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	nodes  map[string]*node
+	conns  map[pki.Identity]map[*tls.Conn]bool
+	active map[string]*driven // jobs that have not ended, by ID
+	ended  []string           // IDs of the jobs that have, oldest first
+}
+
+// node is a registered node and what is known of it right now.
+type node struct {
+	nodeRecord
+	rev     uint64
+	heard   time.Time // last sign of life; zero: none since the hub started
+	left    time.Time // when its last control connection ended
+	noted   time.Time // when the members bucket last heard of it
+	running int       // jobs, by its own account
+}
+
+// up says whether the node is to be reckoned with. A connection that ended is
+// given two seconds to come back.
+func (n *node) up(now time.Time) bool {
+	if n.Addr == "" || n.heard.IsZero() || now.Sub(n.heard) >= memberTTL {
+		return false
+	}
+	return !n.left.After(n.heard) || now.Sub(n.left) < 2*time.Second
+}
+
+func (n *node) seen() time.Time {
+	if n.heard.After(n.Seen) {
+		return n.heard
+	}
+	return n.Seen
+}
+
+func (n *node) view(name string, now time.Time) NodeView {
+	return NodeView{
+		Name: name, Addr: n.Addr, Site: n.Site, Labels: n.Labels, Roots: n.Roots, Version: n.Version,
+		Up: n.up(now), Seen: n.seen(), Jobs: n.running, RateIn: n.RateIn, RateOut: n.RateOut,
+	}
+}
+
+// OpenHub opens or founds a cluster in config.State and starts its NATS
+// server. The caller runs it, or closes it if it never comes to that.
+func OpenHub(ctx context.Context, config Config) (h *Hub, err error) {
+	h = &Hub{
+		config: config, log: config.Log, joins: make(chan struct{}, 32),
+		nodes: map[string]*node{}, conns: map[pki.Identity]map[*tls.Conn]bool{}, active: map[string]*driven{},
+		failures: failures{by: map[string]*rate.Limiter{}},
+	}
+	if h.log == nil {
+		h.log = slog.Default()
+	}
+	if err := h.openAuthority(); err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(config.State, "nats")
+	if config.NATS != "" {
+		dir = ""
+	}
+	defer func() {
+		if err != nil {
+			h.Close()
+		}
+	}()
+	if h.core, err = startCore(dir, h.log); err != nil {
+		return nil, err
+	}
+	if h.nc, err = h.core.connect(); err != nil {
+		return nil, err
+	}
+	records := h.nc
+	if config.NATS != "" {
+		if h.external, err = connectNATS(ctx, config.NATS, config.NATSCreds); err != nil {
+			return nil, err
+		}
+		records = h.external
+	}
+	if h.store, err = openBuckets(ctx, records, h.authority.Fingerprint()); err != nil {
+		return nil, fmt.Errorf("open the cluster's records: %w", err)
+	}
+	if err := h.loadNodes(ctx); err != nil {
+		return nil, fmt.Errorf("read the registered nodes: %w", err)
+	}
+	return h, nil
+}
+
+// openAuthority loads the cluster's authority and the hub's certificate, or
+// makes them.
+func (h *Hub) openAuthority() (err error) {
+	dir := h.config.State
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the control plane's state directory: %w", err)
+	}
+	h.authority, err = pki.LoadAuthority(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		if h.authority, err = pki.NewAuthority(); err != nil {
+			return err
+		}
+		err = h.authority.Save(dir)
+	}
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "hub.pem")
+	h.creds, err = h.renewed(path, pki.Hub, pki.HubName)
+	return err
+}
+
+// renewed is the credential in path, or a new one if that is missing, soon to
+// expire or another cluster's.
+func (h *Hub) renewed(path string, role pki.Role, name string) (*pki.Credentials, error) {
+	c, err := pki.Load(path)
+	const soon = 60 * 24 * time.Hour
+	if err == nil && time.Until(c.Expires()) > soon && c.Identity() == (pki.Identity{Name: name, Role: role, Cluster: h.authority.Fingerprint()}) {
+		return c, nil
+	}
+	if c, err = h.authority.NewCredentials(role, name); err != nil {
+		return nil, err
+	}
+	return c, c.Save(path)
+}
+
+// Credentials are the hub's own, for the port.
+func (h *Hub) Credentials() *pki.Credentials { return h.creds }
+
+// Fingerprint names the cluster.
+func (h *Hub) Fingerprint() string { return h.authority.Fingerprint() }
+
+// Close ends a hub that was not run. Run does so itself.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	h.closed = true
+	for _, cs := range h.conns {
+		for c := range cs {
+			c.NetConn().Close()
+		}
+	}
+	h.mu.Unlock()
+	if h.external != nil {
+		h.external.Close()
+	}
+	if h.nc != nil {
+		h.nc.Close()
+	}
+	if h.core != nil {
+		h.core.close()
+	}
+}
+
+func (h *Hub) loadNodes(ctx context.Context) error {
+	err := all(ctx, h.store.nodes, func(name string, value []byte, rev uint64) {
+		n := &node{rev: rev}
+		if err := json.Unmarshal(value, &n.nodeRecord); err != nil {
+			h.log.Error("unreadable record of a node", "node", name, "err", err)
+			return
+		}
+		h.nodes[name] = n
+	})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	return all(ctx, h.store.members, func(name string, _ []byte, _ uint64) { // who beat just now, if the records outlived us
+		if n := h.nodes[name]; n != nil {
+			n.heard = now
+		}
+	})
+}
+
+// Run serves the cluster until ctx ends, which is no error, or its records can
+// no longer be trusted.
+func (h *Hub) Run(ctx context.Context) error {
+	defer h.Close()
+	ctx, h.fatal = context.WithCancelCause(ctx)
+	defer func() { // before Close, after the subscriptions are gone
+		h.fatal(nil)
+		h.mu.Lock()
+		h.closed = true
+		h.mu.Unlock()
+		h.wg.Wait()
+	}()
+	if err := h.loadJobs(ctx); err != nil {
+		return fmt.Errorf("read the job records: %w", err)
+	}
+	notes := make(chan string, 4096)
+	h.spawn(func() { h.noteMembers(ctx, notes) })
+
+	up, err := h.nc.Subscribe("up.>", func(m *nats.Msg) { h.heardFrom(ctx, m, notes) })
+	if err != nil {
+		return err
+	}
+	defer up.Unsubscribe()
+	up.SetPendingLimits(64<<10, 256<<20)
+	slots := make(chan struct{}, 64)
+	api, err := h.nc.Subscribe("api.>", func(m *nats.Msg) {
+		select {
+		case slots <- struct{}{}:
+			h.spawn(func() { defer func() { <-slots }(); h.serveAPI(ctx, m) })
+		default:
+			answer(m, nil, fail(ErrBusy, "the control plane is busy with %d requests; try again", cap(slots)))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer api.Unsubscribe()
+	if err := h.nc.Flush(); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// spawn runs f in a goroutine that Run waits for, unless Run is ending.
+func (h *Hub) spawn(f func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.wg.Go(f)
+	}
+	return !h.closed
+}
+
+// loadJobs reads the job records and takes up those that have not ended.
+func (h *Hub) loadJobs(ctx context.Context) error {
+	type loaded struct {
+		job Job
+		rev uint64
+	}
+	var open []loaded
+	err := all(ctx, h.store.jobs, func(id string, value []byte, rev uint64) {
+		var j Job
+		if err := json.Unmarshal(value, &j); err != nil || j.ID != id {
+			h.log.Error("unreadable record of a job", "job", id, "err", err)
+			return
+		}
+		if j.State.Ended() {
+			h.ended = append(h.ended, id)
+		} else {
+			open = append(open, loaded{j, rev})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	slices.Sort(h.ended)
+	for _, l := range open {
+		m, changed := resume(l.job, time.Now())
+		d := newDriven(l.job)
+		h.mu.Lock()
+		h.active[l.job.ID] = d
+		h.mu.Unlock()
+		h.log.Info("job taken up again", "job", l.job.ID, "state", m.job.State)
+		h.spawn(func() { h.drive(ctx, d, m, l.rev, changed) })
+	}
+	return nil
+}
+
+// heardFrom takes a message of a node. NATS has seen to it that only that node
+// can have sent it. It is called for one message after the other, so a node's
+// snapshots keep their order.
+func (h *Hub) heardFrom(ctx context.Context, m *nats.Msg, notes chan<- string) {
+	parts := strings.Split(m.Subject, ".")
+	if len(parts) != 3 || len(m.Data) > maxUp {
+		answer(m, nil, fail(ErrInvalid, "message of %d bytes to %q makes no sense", len(m.Data), oneLine(m.Subject)))
+		return
+	}
+	name := parts[1]
+	switch parts[2] {
+	case "register":
+		h.spawn(func() { answer(m, nil, h.register(ctx, name, m.Data)) })
+	case "beat":
+		var b beat
+		if err := json.Unmarshal(m.Data, &b); err != nil {
+			answer(m, nil, fail(ErrInvalid, "unreadable beat: %v", err))
+			return
+		}
+		answer(m, h.beaten(name, b, notes), nil)
+	case "status":
+		var r report
+		if err := json.Unmarshal(m.Data, &r); err == nil { // nobody waits for an answer; the next beat says it again
+			h.reported(name, r)
+		}
+	}
+}
+
+func (h *Hub) reported(name string, r report) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range r.Jobs {
+		if d := h.active[s.Job]; d != nil {
+			s.Status.Name = name
+			d.offer(hasStatus{s.Status})
+		}
+	}
+}
+
+// beaten takes a node's beat, and says what its agent may forget.
+func (h *Hub) beaten(name string, b beat, notes chan<- string) beatAnswer {
+	h.reported(name, b.report)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.nodes[name]
+	if n == nil || n.Addr == "" {
+		return beatAnswer{Unregistered: true}
+	}
+	now := time.Now()
+	n.heard, n.running = now, max(b.Running, 0)
+	if now.Sub(n.noted) > memberTTL/3 {
+		select {
+		case notes <- name:
+			n.noted = now
+		default:
+		}
+	}
+	var a beatAnswer
+	lists := map[string]bool{}
+	for _, s := range b.Jobs {
+		lists[s.Job] = true
+		if d := h.active[s.Job]; d == nil || settled(*d.saved.Load(), name) {
+			a.Drop = append(a.Drop, s.Job)
+		}
+	}
+	for id, d := range h.active {
+		d.offer(hasBeaten{name, lists[id]})
+	}
+	return a
+}
+
+// noteMembers keeps the members bucket, and notes on disk when a node was last
+// seen once it has gone.
+func (h *Hub) noteMembers(ctx context.Context, notes <-chan string) {
+	tick := time.NewTicker(memberTTL)
+	defer tick.Stop()
+	failing := false
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case name := <-notes:
+			h.mu.Lock()
+			n := h.nodes[name]
+			var r Registration
+			if n != nil {
+				r = n.Registration
+			}
+			h.mu.Unlock()
+			if n == nil {
+				continue
+			}
+			b, _ := json.Marshal(r)
+			ctx, cancel := context.WithTimeout(ctx, within)
+			_, err = h.store.members.Put(ctx, name, b)
+			cancel()
+		case <-tick.C:
+			err = h.noteGone(ctx)
+		}
+		if err != nil && ctx.Err() == nil && !failing {
+			h.log.Warn("cannot write the members' records", "err", err)
+		}
+		failing = err != nil
+	}
+}
+
+func (h *Hub) noteGone(ctx context.Context) error {
+	now := time.Now()
+	var gone []string
+	h.mu.Lock()
+	for name, n := range h.nodes {
+		if !n.up(now) && n.heard.After(n.Seen) {
+			gone = append(gone, name)
+		}
+	}
+	h.mu.Unlock()
+	for _, name := range gone {
+		err := h.changeNode(ctx, name, func(r *nodeRecord, n *node) { r.Seen = n.heard })
+		if err != nil && !errors.Is(err, ErrNoSuchNode) {
+			return err
+		}
+	}
+	return nil
+}
+
+// changeNode changes a node's record, on disk first.
+func (h *Hub) changeNode(ctx context.Context, name string, change func(*nodeRecord, *node)) error {
+	for range 5 {
+		h.mu.Lock()
+		n := h.nodes[name]
+		if n == nil {
+			h.mu.Unlock()
+			return fail(ErrNoSuchNode, "no node %q", name)
+		}
+		r, rev := n.nodeRecord, n.rev
+		change(&r, n)
+		h.mu.Unlock()
+		next, err := put(ctx, h.store.nodes, name, r, rev)
+		if errors.Is(err, errChangedByOther) { // by another of our goroutines, if its result is not in the map yet
+			var theirs nodeRecord
+			rev, err := get(ctx, h.store.nodes, name, &theirs)
+			if err != nil {
+				return err
+			}
+			h.mu.Lock()
+			if n := h.nodes[name]; n != nil && rev > n.rev {
+				n.nodeRecord, n.rev = theirs, rev
+			}
+			h.mu.Unlock()
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		h.mu.Lock()
+		if n := h.nodes[name]; n != nil && next > n.rev {
+			n.nodeRecord, n.rev = r, next
+		}
+		h.mu.Unlock()
+		return nil
+	}
+	return fmt.Errorf("record of node %s: %w", name, errChangedByOther)
+}
+
+// views are all nodes as of now, by name.
+func (h *Hub) views() map[string]NodeView {
+	now := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v := make(map[string]NodeView, len(h.nodes))
+	for name, n := range h.nodes {
+		v[name] = n.view(name, now)
+	}
+	return v
+}
+
+func sortedViews(v map[string]NodeView) []NodeView {
+	nodes := make([]NodeView, 0, len(v))
+	for _, n := range v {
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b NodeView) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes
+}

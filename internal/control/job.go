@@ -1,0 +1,109 @@
+package control
+
+import (
+	"time"
+
+	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/unit"
+)
+
+// Spec is what a user asks for. It is part of the job's durable record, so it
+// holds no secret: stores are opened with each node's own credentials.
+type Spec struct {
+	Source    string     `json:"source"`             // s3://bucket/key, http(s)://…, file:///path; without user info
+	Dest      string     `json:"dest"`               // absolute path on every node
+	Nodes     []string   `json:"nodes,omitempty"`    // selectors: name, glob, or label=value; none: every node
+	Algorithm string     `json:"algorithm"`          // flat, non-steal, steal
+	Piece     unit.Bytes `json:"piece,omitempty"`    // piece size; zero: the default for the object's size
+	PerWork   int        `json:"per_work,omitempty"` // pieces per work unit; zero: the default
+	Unpinned  bool       `json:"unpinned,omitempty"` // accept a source without any validator
+	SHA256    bool       `json:"sha256,omitempty"`   // report each node's SHA-256 of the file as it lies on its disk
+	Record    bool       `json:"record,omitempty"`   // nodes keep a recording of their events for Client.Recording
+	Timeout   Duration   `json:"timeout,omitempty"`  // of the whole job; zero: none
+}
+
+// Duration is a time.Duration that JSON shows as text ("90s").
+type Duration time.Duration
+
+// Member is a node that takes part in a job. A job's members are in rank
+// order: a member's index is its rank.
+type Member struct {
+	Name string `json:"name"`
+	Addr string `json:"addr"`           // host:port of its one port, as other nodes reach it
+	Held bool   `json:"held,omitempty"` // it had the pinned version before the job, and only gives
+}
+
+// Job is the durable record of a job.
+type Job struct {
+	ID       string          `json:"id"`
+	Spec     Spec            `json:"spec"`
+	Object   objstore.Object `json:"object"`            // the version pinned at the start
+	Accepted time.Time       `json:"accepted"`          // when the control plane accepted it: the clock of every figure starts here
+	Members  []Member        `json:"members,omitempty"` // who takes part; set when the job starts
+	State    State           `json:"state"`
+	Nodes    []NodeStatus    `json:"nodes"`              // every selected node, in name order, those that could not take part included
+	Stopping string          `json:"stopping,omitempty"` // why the nodes were told to stop; the job ends when they have
+	Ended    time.Time       `json:"ended,omitzero"`
+	Error    string          `json:"error,omitempty"` // why the job as a whole failed: one line
+	Revision uint64          `json:"revision"`        // grows with each change of the record
+}
+
+// State is where a job or one node's part of it stands.
+//
+//	preparing ──> running ──> done
+//	    │            ├──────> failed
+//	    └────────────┴──────> cancelled
+//
+// A node's part may also end as present: it held the pinned version already.
+type State string
+
+const (
+	Preparing State = "preparing"
+	Running   State = "running"
+	Done      State = "done"
+	Present   State = "present" // of a node only
+	Failed    State = "failed"
+	Cancelled State = "cancelled"
+)
+
+// Ended says whether s is final.
+func (s State) Ended() bool { return s != Preparing && s != Running }
+
+// NodeStatus is one node's part of a job, as last heard from it. It is a
+// snapshot, never a difference, so a lost or repeated one does no harm.
+type NodeStatus struct {
+	Name       string     `json:"name"`
+	State      State      `json:"state"`
+	Phase      int        `json:"phase,omitempty"`    // 1: reads from the store, 2: exchanges with peers
+	Have       unit.Bytes `json:"have"`               // bytes of checked pieces on its disk
+	StoreBytes unit.Bytes `json:"store_bytes"`        // payload read from the store, thrown away ones included
+	PeerBytes  unit.Bytes `json:"peer_bytes"`         // payload received from peers, likewise
+	SentBytes  unit.Bytes `json:"sent_bytes"`         // payload given to peers
+	Verified   string     `json:"verified,omitempty"` // when done: "source" or "peers"
+	SHA256     string     `json:"sha256,omitempty"`
+	DoneS      float64    `json:"done_s,omitempty"`  // seconds from Accepted to the file in its place, by the node's clock
+	Waiting    string     `json:"waiting,omitempty"` // what it waits for at this moment, in words
+	Faults     []Fault    `json:"faults,omitempty"`  // what it saw go wrong with others; the job may well succeed
+	Error      string     `json:"error,omitempty"`   // when failed: the cause and what to do, one line
+}
+
+// Fault is something that one node saw another node or the store do wrong.
+type Fault struct {
+	Node  string `json:"node"` // the one at fault: a node's name or "store"
+	Cause string `json:"cause"`
+}
+
+// NodeView is a node as the control plane knows it.
+type NodeView struct {
+	Name    string            `json:"name"`
+	Addr    string            `json:"addr"`
+	Site    string            `json:"site,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Roots   []string          `json:"roots,omitempty"`
+	Version string            `json:"version"` // of its freshet
+	Up      bool              `json:"up"`
+	Seen    time.Time         `json:"seen"`               // when it was last heard of
+	Jobs    int               `json:"jobs"`               // running now
+	RateIn  unit.Bandwidth    `json:"rate_in,omitempty"`  // declared cap, bytes per second; zero: none
+	RateOut unit.Bandwidth    `json:"rate_out,omitempty"` // likewise
+}

@@ -1,0 +1,391 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/time/rate"
+
+	"github.com/freshet/freshet/internal/pki"
+)
+
+// Bounds of joining.
+const (
+	maxJoin     = 32 << 10 // request or answer, headers included
+	joinWithin  = 20 * time.Second
+	maxUses     = 100_000
+	maxTokenTTL = 365 * 24 * time.Hour
+	joinPath    = "/v1/join"
+)
+
+type joinRequest struct {
+	Token  string `json:"token"`  // ID
+	Secret string `json:"secret"` // hex
+	Name   string `json:"name"`
+	CSR    string `json:"csr"` // PEM
+}
+
+type joinAnswer struct {
+	Certificate string `json:"certificate,omitempty"` // PEM
+	Authority   string `json:"authority,omitempty"`   // PEM
+	Error       string `json:"error,omitempty"`       // "number text"
+}
+
+// NewToken issues a token with which uses (0: one) nodes can join within ttl
+// (0: an hour). The text is for the one who may join and nobody else.
+func (h *Hub) NewToken(ctx context.Context, uses int, ttl time.Duration) (text string, expires time.Time, err error) {
+	if uses == 0 {
+		uses = 1
+	}
+	if ttl == 0 {
+		ttl = time.Hour
+	}
+	if uses < 0 || uses > maxUses {
+		return "", time.Time{}, fail(ErrInvalid, "%d uses of a token: want 1 to %d", uses, maxUses)
+	}
+	if ttl < time.Second || ttl > maxTokenTTL {
+		return "", time.Time{}, fail(ErrInvalid, "a token for %v: want 1s to %v", ttl, maxTokenTTL)
+	}
+	h.sweepTokens(ctx)
+	t, err := pki.NewToken(h.authority.Fingerprint())
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	expires = time.Now().Add(ttl).UTC().Round(time.Second)
+	if _, err := put(ctx, h.store.tokens, t.ID, tokenRecord{pki.HashSecret(t.Secret), uses, expires}, 0); err != nil {
+		return "", time.Time{}, fail(ErrUnavailable, "cannot write the token's record: %s", oneLine(err.Error()))
+	}
+	return t.Encode(), expires, nil
+}
+
+// sweepTokens forgets tokens a day after they expired; until then their bearer
+// is told that they have.
+func (h *Hub) sweepTokens(ctx context.Context) {
+	var old []string
+	all(ctx, h.store.tokens, func(id string, value []byte, _ uint64) {
+		var r tokenRecord
+		if json.Unmarshal(value, &r) == nil && time.Since(r.Expires) > 24*time.Hour {
+			old = append(old, id)
+		}
+	})
+	for _, id := range old {
+		drop(ctx, h.store.tokens, id)
+	}
+}
+
+// useToken takes delta uses from a token, by compare-and-set, so that a token
+// for one use cannot be used twice at the same moment.
+func (h *Hub) useToken(ctx context.Context, id string, secret pki.Secret, delta int) error {
+	for {
+		var r tokenRecord
+		rev, err := get(ctx, h.store.tokens, id, &r)
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+			return fail(ErrTokenUnknown, "token is unknown to this cluster; make a new one with \"freshet token\"")
+		case err != nil:
+			return fail(ErrUnavailable, "cannot read the token's record; try again")
+		case !pki.SecretMatches(r.Hash, secret): // no word on whether the ID exists
+			return fail(ErrTokenUnknown, "token is unknown to this cluster; make a new one with \"freshet token\"")
+		case time.Now().After(r.Expires) && delta > 0:
+			return fail(ErrTokenExpired, "token expired at %s; make a new one with \"freshet token\"", r.Expires.Format(time.RFC3339))
+		case r.Left < delta:
+			return fail(ErrTokenUsed, "token has been used up; make a new one with \"freshet token\" (--uses N for several nodes)")
+		}
+		r.Left -= delta
+		_, err = put(ctx, h.store.tokens, id, r, rev)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, errChangedByOther) {
+			return fail(ErrUnavailable, "cannot write the token's record; try again")
+		}
+	}
+}
+
+// join admits a node that has a token.
+func (h *Hub) join(ctx context.Context, r joinRequest) (certPEM []byte, err error) {
+	if err := pki.CheckName(r.Name); err != nil {
+		return nil, fail(ErrInvalid, "%v", err)
+	}
+	var secret pki.Secret
+	b, err := hex.DecodeString(r.Secret)
+	id, err2 := hex.DecodeString(r.Token)
+	if err != nil || err2 != nil || len(b) != len(secret) || len(id) != 7 {
+		return nil, fail(ErrInvalid, "malformed token")
+	}
+	copy(secret[:], b)
+	certPEM, err = h.authority.Issue(pki.Node, r.Name, []byte(r.CSR))
+	if err != nil {
+		return nil, fail(ErrInvalid, "%v", err)
+	}
+	if err := h.useToken(ctx, strings.ToLower(r.Token), secret, 1); err != nil {
+		return nil, err
+	}
+	if err := h.admit(ctx, r.Name, certPEM); err != nil {
+		h.useToken(ctx, strings.ToLower(r.Token), secret, -1) // if this fails too, a use is lost, never won
+		return nil, err
+	}
+	return certPEM, nil
+}
+
+// admit makes a node known under a name that is free.
+func (h *Hub) admit(ctx context.Context, name string, certPEM []byte) error {
+	key, err := certKey(certPEM)
+	if err != nil {
+		return err
+	}
+	n := &node{nodeRecord: nodeRecord{Key: key, Joined: time.Now().UTC()}}
+	n.rev, err = put(ctx, h.store.nodes, name, n.nodeRecord, 0)
+	if errors.Is(err, errChangedByOther) {
+		return fail(ErrNameTaken, "a node named %s is registered already: choose another --name, start that agent with its own --state, or remove the old node first", name)
+	}
+	if err != nil {
+		return fail(ErrUnavailable, "cannot write the node's record; try again")
+	}
+	h.mu.Lock()
+	h.nodes[name] = n
+	h.mu.Unlock()
+	h.log.Info("node joined", "node", name)
+	return nil
+}
+
+func certKey(certPEM []byte) (string, error) {
+	block, _ := pem.Decode(certPEM)
+	if block == nil {
+		return "", errors.New("no certificate")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Enroll gives the agent in the hub's own process its credentials: those in
+// path, or new ones, which it writes there.
+func (h *Hub) Enroll(ctx context.Context, name, path string) (*pki.Credentials, error) {
+	if err := pki.CheckName(name); err != nil {
+		return nil, err
+	}
+	c, err := pki.Load(path)
+	if err == nil && c.Identity() == (pki.Identity{Name: name, Role: pki.Node, Cluster: h.authority.Fingerprint()}) && time.Until(c.Expires()) > 60*24*time.Hour {
+		h.mu.Lock()
+		_, ok := h.nodes[name]
+		h.mu.Unlock()
+		if ok {
+			return c, nil
+		}
+	}
+	req, err := pki.NewRequest()
+	if err != nil {
+		return nil, err
+	}
+	certPEM, err := h.authority.Issue(pki.Node, name, req.CSR())
+	if err != nil {
+		return nil, err
+	}
+	key, err := certKey(certPEM)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	old := h.nodes[name]
+	mine := old != nil && c != nil && c.Identity().Name == name
+	h.mu.Unlock()
+	if mine { // ours, about to expire
+		err = h.changeNode(ctx, name, func(r *nodeRecord, _ *node) { r.Key = key })
+	} else {
+		err = h.admit(ctx, name, certPEM)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err = req.Accept(certPEM, h.authority.CertificatePEM(), h.authority.Fingerprint())
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Save(path)
+}
+
+// ServeJoin answers one HTTP request of a client without certificate: POST
+// /v1/join, and nothing else. The connection is closed afterwards.
+func (h *Hub) ServeJoin(ctx context.Context, c *tls.Conn, _ pki.Identity) {
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(joinWithin))
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	select {
+	case h.joins <- struct{}{}:
+		defer func() { <-h.joins }()
+	default:
+		respond(c, http.StatusServiceUnavailable, joinAnswer{Error: encodeError(fail(ErrBusy, "too many nodes are joining at once; try again"))})
+		return
+	}
+	req, err := http.ReadRequest(bufio.NewReader(io.LimitReader(c, maxJoin)))
+	if err != nil {
+		return
+	}
+	if req.Method != http.MethodPost || req.URL.Path != joinPath {
+		respond(c, http.StatusNotFound, joinAnswer{Error: encodeError(fail(ErrInvalid, "only POST %s is served without a certificate", joinPath))})
+		return
+	}
+	from, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+	limit := h.failures.of(from)
+	if limit.Tokens() < 1 {
+		respond(c, http.StatusTooManyRequests, joinAnswer{Error: encodeError(fail(ErrBusy, "too many failed attempts to join from %s; wait a minute", from))})
+		return
+	}
+	var r joinRequest
+	if err := json.NewDecoder(io.LimitReader(req.Body, maxJoin)).Decode(&r); err != nil {
+		limit.Allow()
+		respond(c, http.StatusBadRequest, joinAnswer{Error: encodeError(fail(ErrInvalid, "unreadable request"))})
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinWithin)
+	defer cancel()
+	certPEM, err := h.join(ctx, r)
+	if err != nil {
+		limit.Allow()
+		h.log.Warn("refused to let a node join", "name", short(r.Name, 64), "from", from, "err", err)
+		respond(c, http.StatusForbidden, joinAnswer{Error: encodeError(err)})
+		return
+	}
+	respond(c, http.StatusOK, joinAnswer{Certificate: string(certPEM), Authority: string(h.authority.CertificatePEM())})
+}
+
+func respond(w io.Writer, status int, a joinAnswer) {
+	b, _ := json.Marshal(a)
+	resp := http.Response{
+		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Close: true, ContentLength: int64(len(b)),
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(b)),
+	}
+	resp.Write(w) // if this fails the caller hears nothing, and asks again
+}
+
+// failures hold back addresses that keep failing to join: ten at once, then
+// one in three seconds.
+type failures struct {
+	mu sync.Mutex // guards by
+	by map[string]*rate.Limiter
+}
+
+func (f *failures) of(addr string) *rate.Limiter {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l, ok := f.by[addr]; ok {
+		return l
+	}
+	const most = 4096
+	for old, l := range f.by { // forget those that behaved, and if nobody did, all
+		if len(f.by) < most {
+			break
+		}
+		if l.Tokens() >= 10 {
+			delete(f.by, old)
+		}
+	}
+	if len(f.by) >= most {
+		clear(f.by)
+	}
+	l := rate.NewLimiter(rate.Every(3*time.Second), 10)
+	f.by[addr] = l
+	return l
+}
+
+// JoinConfig is what Join needs.
+type JoinConfig struct {
+	Hub   string // HOST:PORT
+	Token string
+	Name  string
+
+	// Dial reaches the hub. nil: a net.Dialer.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Join exchanges a token for credentials. The hub is verified against the
+// token before it is shown the secret. The error is one of ErrTokenUnknown,
+// ErrTokenExpired, ErrTokenUsed, ErrNameTaken, ErrBusy, ErrInvalid, a
+// *pki.OtherClusterError, or that the hub cannot be reached.
+func Join(ctx context.Context, c JoinConfig) (*pki.Credentials, error) {
+	token, err := pki.ParseToken(c.Token)
+	if err != nil {
+		return nil, err
+	}
+	if err := pki.CheckName(c.Name); err != nil {
+		return nil, err
+	}
+	req, err := pki.NewRequest()
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(joinRequest{Token: token.ID, Secret: hex.EncodeToString(token.Secret[:]), Name: c.Name, CSR: string(req.CSR())})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinWithin+dialBack)
+	defer cancel()
+	dial := c.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	raw, err := dial(ctx, "tcp", c.Hub)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach the hub at %s: %s", c.Hub, oneLine(cause(err)))
+	}
+	defer raw.Close()
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	defer stop()
+	t := tls.Client(raw, pki.JoinTLS(token.CAFingerprint))
+	if err := t.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("join the cluster at %s: %w", c.Hub, err)
+	}
+	a, err := post(t, c.Hub, body)
+	if err != nil {
+		return nil, fmt.Errorf("join the cluster at %s: %w", c.Hub, err)
+	}
+	creds, err := req.Accept([]byte(a.Certificate), []byte(a.Authority), token.CAFingerprint)
+	if err != nil {
+		return nil, fmt.Errorf("join the cluster at %s: %w", c.Hub, err)
+	}
+	return creds, nil
+}
+
+func post(c net.Conn, host string, body []byte) (a joinAnswer, err error) {
+	req, err := http.NewRequest(http.MethodPost, "https://"+host+joinPath, bytes.NewReader(body))
+	if err != nil {
+		return a, err
+	}
+	req.Close = true
+	if err := req.Write(c); err != nil {
+		return a, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, maxJoin)), req)
+	if err != nil {
+		return a, fmt.Errorf("read the hub's answer: %w", err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+		return a, fmt.Errorf("read the hub's answer (%s): %w", resp.Status, err)
+	}
+	if a.Error != "" {
+		return a, decodeError(a.Error)
+	}
+	return a, nil
+}

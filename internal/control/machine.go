@@ -1,0 +1,434 @@
+package control
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// machine is one job's life as the hub sees it: events in, the record and
+// commands out. It has no clock and does no I/O; the hub's loop (drive.go)
+// calls step, writes the record if told to, and then carries out the commands.
+// A command may get lost: what matters is asked again when the next beat shows
+// that it has not happened.
+//
+//	begin ──> prepare each node ──> every answer or the deadline ──> start each that is ready
+//	      ──> statuses until every node's part has ended ──> done, failed or cancelled
+type machine struct {
+	job   Job
+	addrs map[string]string // of the nodes that were up when the job was accepted
+
+	due     time.Time            // preparing: who has not answered by then fails
+	ready   map[string]bool      // preparing: answered; the value: it has the pinned version already
+	heard   map[string]time.Time // running: the member's last sign of life
+	missing map[string]time.Time // running: the member's first beat that did not list the job
+	lost    map[string]bool      // failed for silence; what it says when it is back still counts while the job runs
+	timeout time.Time            // of the job as a whole; zero: none
+	expired bool                 // the nodes were told to stop because of timeout
+	giveUp  time.Time            // stopping: who has not ended by then is not waited for
+}
+
+// An event is what happened: one of the types below.
+type event interface{}
+
+type (
+	begun       struct{}
+	wasPrepared struct { // a node's answer to prepare
+		node    string
+		present bool
+		err     string // not empty: it cannot take part
+	}
+	hasStatus struct{ status NodeStatus } // a node's report; status.Name is authenticated
+	hasBeaten struct {                    // a sign of life
+		node  string
+		lists bool // the agent knows of this job
+	}
+	notStarted struct{ node, err string } // a node refused to start
+	toCancel   struct{ reason string }
+	ticked     struct{}
+)
+
+// A command is what to do: one of the types below.
+type command interface{}
+
+type (
+	cmdPrepare struct{ node string }
+	cmdStart   struct{ node string }
+	cmdStop    struct {
+		node, reason string
+		failed       bool
+	}
+)
+
+// newMachine is a job that has just been accepted. addrs has the address of
+// every node that is up; down says of each of the others why it is not.
+func newMachine(job Job, addrs, down map[string]string) *machine {
+	m := &machine{job: job, addrs: addrs, ready: map[string]bool{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, lost: map[string]bool{}}
+	m.job.State, m.job.Revision, m.job.Nodes = Preparing, 1, nil
+	for name := range addrs {
+		m.job.Nodes = append(m.job.Nodes, NodeStatus{Name: name, State: Preparing})
+	}
+	for name, why := range down {
+		m.job.Nodes = append(m.job.Nodes, NodeStatus{Name: name, State: Failed, Error: why})
+	}
+	slices.SortFunc(m.job.Nodes, func(a, b NodeStatus) int { return cmp.Compare(a.Name, b.Name) })
+	m.setTimeout()
+	return m
+}
+
+// errRestarted is why a job that was being prepared ends when the hub starts.
+const errRestarted = "control plane restarted while the job was being prepared; submit it again"
+
+// resume continues a job from its record after the hub has been away. Nobody
+// can have been heard meanwhile, so everybody is given time to come back.
+// changed says that the record has to be written.
+func resume(job Job, now time.Time) (m *machine, changed bool) {
+	m = &machine{job: job, ready: map[string]bool{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, lost: map[string]bool{}}
+	m.job.Nodes = slices.Clone(job.Nodes)
+	switch job.State {
+	case Preparing:
+		for i := range m.job.Nodes {
+			if n := &m.job.Nodes[i]; !n.State.Ended() {
+				n.State, n.Error = Failed, errRestarted
+			}
+		}
+		m.job.State, m.job.Error, m.job.Ended = Failed, errRestarted, now
+		m.job.Revision++
+		return m, true
+	case Running:
+		for _, mem := range m.job.Members {
+			m.heard[mem.Name] = now.Add(restartGrace - lostAfter)
+		}
+		m.setTimeout()
+		if m.job.Stopping != "" {
+			m.giveUp = now.Add(restartGrace + stopWithin)
+			m.expired = m.timeoutReason() == m.job.Stopping
+		}
+	}
+	return m, false
+}
+
+func (m *machine) setTimeout() {
+	if m.job.Spec.Timeout > 0 {
+		m.timeout = m.job.Accepted.Add(time.Duration(m.job.Spec.Timeout))
+	}
+}
+
+func (m *machine) timeoutReason() string {
+	return fmt.Sprintf("timed out after %v", m.job.Spec.Timeout)
+}
+
+// snapshot is the record as it is now; the caller may keep it.
+func (m *machine) snapshot() Job {
+	j := m.job
+	j.Nodes, j.Members = slices.Clone(j.Nodes), slices.Clone(j.Members)
+	return j
+}
+
+// step takes one event. changed says that a watcher sees a difference, durable
+// that the record must be written before the commands are carried out.
+func (m *machine) step(now time.Time, e event) (cmds []command, changed, durable bool) {
+	if m.job.State.Ended() {
+		return nil, false, false
+	}
+	switch e := e.(type) {
+	case begun:
+		m.due = now.Add(prepareWithin)
+		for _, name := range slices.Sorted(maps.Keys(m.addrs)) {
+			cmds = append(cmds, cmdPrepare{name})
+		}
+	case wasPrepared:
+		if n := m.node(e.node); n == nil || m.job.State != Preparing || n.State != Preparing {
+			break
+		} else if e.err != "" {
+			n.State, n.Error = Failed, oneLine(e.err)
+			changed = true
+		} else {
+			m.ready[e.node] = e.present
+		}
+	case hasStatus:
+		var again bool
+		again, changed, durable = m.report(now, e.status)
+		if again {
+			cmds = append(cmds, cmdStart{e.status.Name})
+		}
+	case hasBeaten:
+		cmds, changed = m.beaten(now, e)
+		durable = changed
+	case notStarted:
+		if n := m.node(e.node); n != nil && n.State == Running && n.Have == 0 {
+			n.State, n.Error = Failed, oneLine(e.err)
+			changed, durable = true, true
+		}
+	case toCancel:
+		if m.job.Stopping == "" {
+			cmds, changed, durable = m.stop(now, e.reason, false), true, true
+		}
+	case ticked:
+		cmds, changed = m.tick(now)
+		durable = changed
+	}
+	if m.job.State == Preparing {
+		if more, started := m.start(now); started {
+			cmds, changed, durable = append(cmds, more...), true, true
+		}
+	}
+	if m.job.State == Running && !slices.ContainsFunc(m.job.Nodes, func(n NodeStatus) bool { return !n.State.Ended() }) {
+		m.end(now)
+		changed, durable = true, true
+	}
+	if changed {
+		m.job.Revision++
+	}
+	return cmds, changed, durable
+}
+
+// node is that node's status in the record, or nil.
+func (m *machine) node(name string) *NodeStatus {
+	i, ok := slices.BinarySearchFunc(m.job.Nodes, name, func(n NodeStatus, s string) int { return cmp.Compare(n.Name, s) })
+	if !ok {
+		return nil
+	}
+	return &m.job.Nodes[i]
+}
+
+// start ends the preparation once every node has answered: those that are
+// ready become the members, in name order, which is their rank.
+func (m *machine) start(now time.Time) (cmds []command, started bool) {
+	needed := false
+	for _, n := range m.job.Nodes {
+		if n.State != Preparing {
+			continue
+		}
+		present, answered := m.ready[n.Name]
+		if !answered {
+			return nil, false
+		}
+		needed = needed || !present
+	}
+	m.job.State = Running
+	for i := range m.job.Nodes {
+		n := &m.job.Nodes[i]
+		if n.State != Preparing {
+			continue
+		}
+		if !needed { // nobody lacks it, so nobody has to give
+			n.State, n.Have = Present, m.job.Object.Size
+			continue
+		}
+		n.State = Running
+		m.job.Members = append(m.job.Members, Member{Name: n.Name, Addr: m.addrs[n.Name], Held: m.ready[n.Name]})
+		m.heard[n.Name] = now
+		cmds = append(cmds, cmdStart{n.Name})
+	}
+	return cmds, true
+}
+
+// report takes a node's own word. again says that it still waits for its start.
+func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable bool) {
+	n := m.node(s.Name)
+	if n == nil || m.job.State != Running || !m.member(s.Name) || n.State.Ended() && !m.lost[s.Name] {
+		return false, false, false
+	}
+	m.heard[s.Name] = now
+	delete(m.missing, s.Name)
+	if s.State == Preparing {
+		s = NodeStatus{Name: s.Name, State: Running}
+		again = m.job.Stopping == ""
+	}
+	s = bounded(s, m.job.Object.Size)
+	back := m.lost[s.Name]
+	delete(m.lost, s.Name)
+	changed = back || !reflect.DeepEqual(*n, s)
+	durable = back || s.State != n.State
+	*n = s
+	return again, changed, durable
+}
+
+// beaten takes a sign of life of a node.
+func (m *machine) beaten(now time.Time, e hasBeaten) (cmds []command, changed bool) {
+	n := m.node(e.node)
+	if n == nil || m.job.State != Running || !m.member(e.node) || n.State.Ended() && !m.lost[e.node] {
+		return nil, false
+	}
+	m.heard[e.node] = now
+	if e.lists {
+		delete(m.missing, e.node)
+		if m.job.Stopping != "" { // it may not have got the command
+			cmds = append(cmds, cmdStop{e.node, m.job.Stopping, m.expired})
+		}
+		return cmds, false
+	}
+	since, ok := m.missing[e.node]
+	if !ok {
+		m.missing[e.node] = now
+		return nil, false
+	}
+	if now.Sub(since) < missingFor { // a beat may have been under way when the job was prepared
+		return nil, false
+	}
+	delete(m.lost, e.node)
+	n.State, n.Error, n.Waiting = Failed, "agent restarted during the job", ""
+	return nil, true
+}
+
+// tick looks at what did not happen.
+func (m *machine) tick(now time.Time) (cmds []command, changed bool) {
+	if m.job.State == Preparing && !m.due.IsZero() && !now.Before(m.due) {
+		for i := range m.job.Nodes {
+			n := &m.job.Nodes[i]
+			if _, ok := m.ready[n.Name]; n.State == Preparing && !ok {
+				n.State, n.Error = Failed, fmt.Sprintf("did not answer within %v when asked to prepare", prepareWithin)
+				changed = true
+			}
+		}
+	}
+	if !m.timeout.IsZero() && !now.Before(m.timeout) && m.job.Stopping == "" {
+		m.expired = true
+		return m.stop(now, m.timeoutReason(), true), true
+	}
+	if m.job.State != Running {
+		return nil, changed
+	}
+	for i := range m.job.Nodes {
+		n := &m.job.Nodes[i]
+		if n.State.Ended() {
+			continue
+		}
+		switch {
+		case m.job.Stopping != "" && !now.Before(m.giveUp):
+			n.State, n.Error = stoppedState(m.expired), m.job.Stopping+"; the node did not confirm that it stopped"
+		case now.Sub(m.heard[n.Name]) >= lostAfter:
+			n.State, n.Error = Failed, fmt.Sprintf("lost: no sign of life for %v", lostAfter)
+			m.lost[n.Name] = true
+		default:
+			continue
+		}
+		n.Waiting = ""
+		changed = true
+	}
+	return cmds, changed
+}
+
+func stoppedState(failed bool) State {
+	if failed {
+		return Failed
+	}
+	return Cancelled
+}
+
+// stop tells every node to. Nothing has been fetched while preparing, so then
+// the job ends at once.
+func (m *machine) stop(now time.Time, reason string, failed bool) (cmds []command) {
+	m.job.Stopping = oneLine(reason)
+	m.giveUp = now.Add(stopWithin)
+	for i := range m.job.Nodes {
+		n := &m.job.Nodes[i]
+		if n.State.Ended() && !m.lost[n.Name] {
+			continue
+		}
+		cmds = append(cmds, cmdStop{n.Name, m.job.Stopping, failed})
+		if m.job.State == Preparing {
+			n.State, n.Error = stoppedState(failed), m.job.Stopping
+			if m.ready[n.Name] {
+				n.State, n.Error = Present, ""
+			}
+		}
+	}
+	if m.job.State == Preparing {
+		m.job.State = Running // all parts have ended: step ends the job
+	}
+	return cmds
+}
+
+// end sets the job's own outcome from its nodes'.
+func (m *machine) end(now time.Time) {
+	m.job.Ended = now
+	var failed, cancelled []NodeStatus
+	for _, n := range m.job.Nodes {
+		switch n.State {
+		case Failed:
+			failed = append(failed, n)
+		case Cancelled:
+			cancelled = append(cancelled, n)
+		}
+	}
+	switch {
+	case len(cancelled) > 0 && !m.expired:
+		m.job.State, m.job.Error = Cancelled, m.job.Stopping
+		if m.job.Error == "" {
+			m.job.Error = cmp.Or(cancelled[0].Error, "cancelled")
+		}
+	case len(failed)+len(cancelled) > 0:
+		bad := append(failed, cancelled...)
+		m.job.State, m.job.Error = Failed, bad[0].Name+": "+cmp.Or(bad[0].Error, "failed and gave no reason")
+		if len(bad) > 1 {
+			m.job.Error += "; and " + plural(len(bad)-1, "more node")
+		}
+	default:
+		m.job.State = Done
+	}
+}
+
+func (m *machine) member(name string) bool {
+	return slices.ContainsFunc(m.job.Members, func(x Member) bool { return x.Name == name })
+}
+
+// settled says whether the record's word on that node is final, so that its
+// agent may forget the job.
+func settled(j Job, node string) bool {
+	if j.State.Ended() {
+		return true
+	}
+	if j.State == Preparing {
+		return false
+	}
+	i, ok := slices.BinarySearchFunc(j.Nodes, node, func(n NodeStatus, s string) int { return cmp.Compare(n.Name, s) })
+	return !ok || j.Nodes[i].State.Ended() && !strings.HasPrefix(j.Nodes[i].Error, "lost: ")
+}
+
+// bounded makes a status that a node sent fit for a record: what a node says
+// about itself is believed, but not how long it says it.
+func bounded(s NodeStatus, size unit.Bytes) NodeStatus {
+	switch s.State {
+	case Running, Done, Present, Failed, Cancelled:
+	default:
+		s.State, s.Error = Failed, fmt.Sprintf("agent reported a state %q that this control plane does not know", oneLine(string(s.State)))
+	}
+	if s.State == Failed && s.Error == "" {
+		s.Error = "failed and gave no reason"
+	}
+	for _, b := range []*unit.Bytes{&s.Have, &s.StoreBytes, &s.PeerBytes, &s.SentBytes} {
+		*b = max(*b, 0)
+	}
+	s.Have = min(s.Have, size)
+	if math.IsNaN(s.DoneS) || math.IsInf(s.DoneS, 0) || s.DoneS < 0 {
+		s.DoneS = 0
+	}
+	s.Error, s.Waiting = oneLine(s.Error), oneLine(s.Waiting)
+	s.Verified, s.SHA256 = short(s.Verified, 16), short(s.SHA256, 64)
+	const mostFaults = 16
+	if len(s.Faults) > mostFaults {
+		s.Faults = s.Faults[:mostFaults]
+	}
+	s.Faults = slices.Clone(s.Faults)
+	for i, f := range s.Faults {
+		s.Faults[i] = Fault{Node: short(f.Node, 64), Cause: oneLine(f.Cause)}
+	}
+	return s
+}
+
+func short(s string, n int) string {
+	s = oneLine(s)
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return s
+}

@@ -1,0 +1,115 @@
+package control
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/freshet/freshet/internal/pki"
+)
+
+// dataProtocol is the ALPN name of connections between nodes (peer.ProtocolData).
+const dataProtocol = "freshet-data/1"
+
+// register takes what a node says about itself, if the address it gives leads
+// to it: an address that only works on the node itself is the most common
+// mistake, and would show as a job that hangs.
+func (h *Hub) register(ctx context.Context, name string, body []byte) error {
+	var r Registration
+	if err := json.Unmarshal(body, &r); err != nil {
+		return fail(ErrInvalid, "unreadable registration of %s: %v", name, err)
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	if err := h.reach(ctx, name, r.Addr); err != nil {
+		if ctx.Err() != nil {
+			return fail(ErrUnavailable, "the control plane is shutting down")
+		}
+		return fail(ErrUnreachable, "hub cannot reach %s at %s: %s; give --advertise an address that the other nodes can reach", name, r.Addr, oneLine(cause(err)))
+	}
+	now := time.Now()
+	err := h.changeNode(ctx, name, func(rec *nodeRecord, n *node) { rec.Registration, rec.Seen = r, now })
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	if n := h.nodes[name]; n != nil {
+		n.heard, n.noted = now, time.Time{}
+	}
+	h.mu.Unlock()
+	h.log.Info("node registered", "node", name, "addr", r.Addr, "version", r.Version)
+	return nil
+}
+
+func (r *Registration) check() error {
+	host, port, err := net.SplitHostPort(r.Addr)
+	if err != nil || host == "" || len(r.Addr) > 300 {
+		return fail(ErrInvalid, "advertised address %q: want HOST:PORT", short(r.Addr, 300))
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fail(ErrInvalid, "advertised address %q: want a port from 1 to 65535", r.Addr)
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return fail(ErrInvalid, "advertised address %q is no node's address: give --advertise one that the other nodes can reach", r.Addr)
+	}
+	if len(r.Labels) > 64 || len(r.Roots) > 256 {
+		return fail(ErrInvalid, "%d labels and %d roots are too many", len(r.Labels), len(r.Roots))
+	}
+	for k, v := range r.Labels {
+		if k == "" || k == "site" || len(k) > 64 || len(v) > 128 || oneLine(k) != k || oneLine(v) != v {
+			return fail(ErrInvalid, "label %q: want NAME=VALUE of at most 64 and 128 characters, and --site for the site", short(k, 64))
+		}
+	}
+	if len(r.Site) > 64 || oneLine(r.Site) != r.Site {
+		return fail(ErrInvalid, "site %q: want at most 64 characters", short(r.Site, 64))
+	}
+	for i := range r.Roots {
+		r.Roots[i] = short(r.Roots[i], maxDest)
+	}
+	r.Version = short(r.Version, 64)
+	return nil
+}
+
+// reach opens a connection to a node and sees whether it is that node. In TLS
+// 1.3 the server has proved who it is before the client says anything, so that
+// is all that it takes.
+func (h *Hub) reach(ctx context.Context, name, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, dialBack)
+	defer cancel()
+	dial := h.config.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	raw, err := dial(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	t := tls.Client(raw, h.creds.ClientTLS(pki.Node, name, dataProtocol))
+	if err := t.HandshakeContext(ctx); err != nil {
+		return h.creds.Explain(err)
+	}
+	return nil
+}
+
+// cause is the part of a network error that a person needs: not the address
+// again.
+func cause(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) {
+		return "no answer within " + dialBack.String()
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return "host " + dns.Name + ": " + dns.Err
+	}
+	return err.Error()
+}

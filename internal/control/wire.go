@@ -1,0 +1,141 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// Protocol is the ALPN name of control connections.
+const Protocol = "freshet-control/1"
+
+// Times of the control plane.
+const (
+	beatEvery     = time.Second
+	reportEvery   = 250 * time.Millisecond // 4 Hz
+	memberTTL     = 6 * time.Second        // of a member that no longer beats
+	lostAfter     = 10 * time.Second       // a job's member
+	missingFor    = 2 * time.Second        // an agent that beats without the job
+	prepareWithin = 15 * time.Second
+	statWithin    = 15 * time.Second
+	stopWithin    = 10 * time.Second // to report after being told to stop
+	dialBack      = 5 * time.Second
+	restartGrace  = 15 * time.Second // more than lostAfter for agents to find a restarted hub again
+	holdPrepared  = 2 * time.Minute  // how long an agent waits for the start of what it has prepared
+)
+
+// Sizes on the wire.
+const (
+	maxPayload = 8 << 20   // a record of 20,000 nodes
+	maxUp      = 1 << 20   // from a node, recordings included
+	maxChunk   = 512 << 10 // of a recording
+	maxLine    = 4 << 10   // CONNECT
+	maxHello   = 1 << 10   // the hub's first line
+)
+
+const (
+	headerError = "Freshet-Error"
+	headerEnd   = "Freshet-End"
+)
+
+// Registration is what a node says about itself when it connects.
+type Registration struct {
+	Addr    string            `json:"addr"` // host:port at which the other nodes and the hub reach it
+	Site    string            `json:"site,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Roots   []string          `json:"roots,omitempty"`
+	Version string            `json:"version"`
+	RateIn  unit.Bandwidth    `json:"rate_in,omitempty"`
+	RateOut unit.Bandwidth    `json:"rate_out,omitempty"`
+}
+
+// report is the state of some of a node's jobs.
+type report struct {
+	Jobs []jobStatus `json:"jobs,omitempty"`
+}
+
+type jobStatus struct {
+	Job    string     `json:"job"`
+	Status NodeStatus `json:"status"`
+}
+
+// beat is a report of every job that the agent knows of.
+type beat struct {
+	report
+	Running int `json:"running"`
+}
+
+// beatAnswer tells an agent which of its jobs need nothing more from it: its
+// final status is on the hub's disk, or the job ended without it.
+type beatAnswer struct {
+	Drop []string `json:"drop,omitempty"`
+	// Unregistered asks the agent to register again.
+	Unregistered bool `json:"unregistered,omitempty"`
+}
+
+type prepared struct {
+	Present bool `json:"present"` // the node has the pinned version already
+}
+
+type start struct {
+	Job  Job      `json:"job"`
+	Left Duration `json:"left,omitempty"` // until the job's timeout, counted from the receipt: clocks differ
+}
+
+type stop struct {
+	Job    string `json:"job"`
+	Reason string `json:"reason"`
+	Failed bool   `json:"failed,omitempty"` // the node's part counts as failed for Reason, not as cancelled
+}
+
+type chunk struct {
+	Job string `json:"job"`
+	Off int64  `json:"off"`
+	N   int    `json:"n"`
+}
+
+func inbox(role, name string) string { return "_INBOX." + role + "." + name }
+
+// answer replies to m with v as JSON, or with err.
+func answer(m *nats.Msg, v any, err error) {
+	if m.Reply == "" {
+		return
+	}
+	out := nats.NewMsg(m.Reply)
+	if err == nil && v != nil {
+		out.Data, err = json.Marshal(v)
+	}
+	if err == nil && len(out.Data) > maxPayload {
+		err = fmt.Errorf("the answer of %d bytes is larger than %d", len(out.Data), maxPayload)
+	}
+	if err != nil {
+		out.Data = nil
+		out.Header.Set(headerError, encodeError(err))
+	}
+	m.RespondMsg(out) // fails only if the connection is gone; who asked will time out
+}
+
+// answered reads what answer wrote.
+func answered(m *nats.Msg, v any) error {
+	if e := m.Header.Get(headerError); e != "" {
+		return decodeError(e)
+	}
+	if v == nil {
+		return nil
+	}
+	if err := json.Unmarshal(m.Data, v); err != nil {
+		return fmt.Errorf("unreadable answer: %w", err)
+	}
+	return nil
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
