@@ -28,6 +28,10 @@ func failed(ctx, watched context.Context, err error) error {
 	if err := context.Cause(watched); errors.Is(err, httpwire.ErrStalled) {
 		return err
 	}
+	var there *elsewhereError
+	if errors.As(err, &there) {
+		return fmt.Errorf("the bucket is not in region %s but in %s, and there: %w", there.asked, there.found, failed(ctx, watched, there.err))
+	}
 	code, text := said(err)
 	switch code {
 	case "NoSuchBucket":
@@ -114,11 +118,6 @@ func (s *Store) do(ctx context.Context, op func(*s3.Client) error) error {
 	}
 	there := &regional{s.connect(region), region}
 	if err := op(there.Client); err != nil {
-		if code, _ := said(err); misplaced(response(err), code) {
-			// Its own class: neither region serves the bucket, and asking again will not change that.
-			return objstore.Permanent(fmt.Errorf("the bucket is not in region %s, where it was asked for, but in %s, and there: HTTP %d %s; set the region or the endpoint",
-				c.region, region, response(err).StatusCode, code))
-		}
 		return &elsewhereError{c.region, region, err}
 	}
 	s.current.CompareAndSwap(c, there)
@@ -132,7 +131,7 @@ type elsewhereError struct {
 }
 
 func (e *elsewhereError) Error() string {
-	return fmt.Sprintf("the bucket is not in region %s but in %s: %v", e.asked, e.found, e.err)
+	return fmt.Sprintf("sent on from region %s to %s: %v", e.asked, e.found, e.err)
 }
 
 func (e *elsewhereError) Unwrap() error { return e.err }
