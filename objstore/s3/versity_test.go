@@ -217,3 +217,57 @@ func putParts(t *testing.T, c *sdk.Client, key string, data []byte, sizes []int)
 	}
 	return total
 }
+
+// In a versioned bucket the pinned version stays readable after the object
+// was replaced and even removed.
+func TestVersioned(t *testing.T) {
+	v := versity.Start(t)
+	v.Setenv(t)
+	c, s := client(v), open(t, s3.Config{Bucket: "bucket", Endpoint: v.Endpoint})
+	bucket, key := aws.String("bucket"), "a/object"
+	if _, err := c.CreateBucket(t.Context(), &sdk.CreateBucketInput{Bucket: bucket}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.PutBucketVersioning(t.Context(), &sdk.PutBucketVersioningInput{
+		Bucket: bucket, VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	old := objstoretest.Bytes(1, 10*unit.MiB)
+	first, err := s.Put(t.Context(), key, bytes.NewReader(old), unit.Bytes(len(old)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := s.Put(t.Context(), key, strings.NewReader("new"), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(first.Version, " ") || first.Version == second.Version {
+		t.Errorf("versions %q and %q", first.Version, second.Version)
+	}
+	for _, removed := range []bool{false, true} {
+		if removed {
+			if _, err := c.DeleteObject(t.Context(), &sdk.DeleteObjectInput{Bucket: bucket, Key: &key}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := s.ReadRange(t.Context(), first, 5000, 6*unit.MiB)
+		if err != nil {
+			t.Fatalf("removed %v: %v", removed, err)
+		}
+		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, old[5000:5000+6*unit.MiB]) {
+			t.Errorf("removed %v: read %d bytes, %v", removed, len(got), err)
+		}
+		r.Close()
+	}
+	if _, err := s.Stat(t.Context(), key); !errors.Is(err, objstore.ErrNotExist) {
+		t.Errorf("got %v, want %v", err, objstore.ErrNotExist)
+	}
+	versionID, _, _ := strings.Cut(first.Version, " ")
+	if _, err := c.DeleteObject(t.Context(), &sdk.DeleteObjectInput{Bucket: bucket, Key: &key, VersionId: &versionID}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ReadRange(t.Context(), first, 0, 10); !errors.Is(err, objstore.ErrNotExist) {
+		t.Errorf("a version that was removed: got %v, want %v", err, objstore.ErrNotExist)
+	}
+}

@@ -81,14 +81,15 @@ func start(t testing.TB, path string) (*Server, error) {
 		Dir:       filepath.Join(base, "buckets"),
 	}
 	sidecar := filepath.Join(base, "sidecar") // not every file system of a test machine has extended attributes
-	for _, dir := range []string{s.Dir, sidecar} {
+	versions := filepath.Join(base, "versions")
+	for _, dir := range []string{s.Dir, sidecar, versions} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return nil, err
 		}
 	}
 	var output lockedBuffer
 	cmd := exec.Command(path, "--port", address, "--access", s.AccessKey, "--secret", s.SecretKey, "--region", s.Region,
-		"--health", "/health", "--quiet", "posix", "--sidecar", sidecar, s.Dir)
+		"--health", "/health", "--quiet", "posix", "--sidecar", sidecar, "--versioning-dir", versions, s.Dir)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + base, "TMPDIR=" + base}
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
