@@ -97,7 +97,7 @@ type peer struct {
 type want struct {
 	blocks []blockState
 	left   int  // blocks not yet here
-	alone  bool // to be asked of one peer only: blocks of several made a wrong piece
+	alone  bool // to be asked of one peer at a time: blocks of several made a wrong piece
 }
 
 type blockState struct {
@@ -276,6 +276,46 @@ func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 	return cancel
 }
 
+// Discarded notes that a block came from a peer and was thrown away: somebody
+// else was faster, or it was not wanted any more. If the peer owed it, it may be asked again.
+func (s *State) Discarded(rank, i, b int, now time.Time) {
+	p := &s.peers[rank]
+	p.heard, p.snubbed = now, false
+	if w := s.wants[i]; w != nil && b < len(w.blocks) {
+		if x := slices.Index(w.blocks[b].asked, rank); x >= 0 {
+			w.blocks[b].asked = slices.Delete(w.blocks[b].asked, x, x+1)
+			p.owes -= s.blockSize(i, b)
+		}
+	}
+}
+
+// Reserve takes piece i out of the exchange, because it is being read from the store; it
+// returns false if it is had or on its way from peers already.
+func (s *State) Reserve(i int) bool {
+	if s.place[i] < 0 {
+		return false
+	}
+	s.unfresh(i)
+	return true
+}
+
+// Unreserve puts a reserved piece back that the store did not deliver.
+func (s *State) Unreserve(i int) {
+	if s.wants[i] == nil && !s.have.Has(i) {
+		s.refresh(i)
+	}
+}
+
+// Abandon gives up a piece on its way from peers. It returns what to cancel.
+func (s *State) Abandon(i int) (cancel []Ask) {
+	cancel = s.Spoiled(i)
+	if s.wants[i] != nil {
+		delete(s.wants, i)
+		s.refresh(i)
+	}
+	return cancel
+}
+
 // Sent notes that n bytes were served to a peer.
 func (s *State) Sent(rank int, n unit.Bytes, now time.Time) { s.peers[rank].out.add(n, now) }
 
@@ -335,7 +375,7 @@ func (s *State) pick(rank int) (Request, bool) {
 	bestWant := Request{Piece: -1}
 	for i, w := range s.wants {
 		if has.Has(i) && (bestWant.Piece < 0 || i < bestWant.Piece) {
-			if lo, hi := w.unasked(); lo < hi && !(w.alone && (w.anyAsked() || lo != 0)) {
+			if lo, hi := w.unasked(); lo < hi && !(w.alone && w.anyAsked()) {
 				bestWant = Request{i, lo, hi}
 			}
 		}
@@ -406,22 +446,16 @@ func (w *want) anyAsked() bool {
 	return slices.ContainsFunc(w.blocks, func(b blockState) bool { return len(b.asked) > 0 })
 }
 
-// release frees what a peer owes, so that it can be asked of others. A piece
-// that must come from one peer begins anew.
+// release frees what a peer owes, so that it can be asked of others.
 func (s *State) release(rank int) (freed []Ask) {
 	for _, i := range slices.Sorted(maps.Keys(s.wants)) {
-		w, mine := s.wants[i], false
+		w := s.wants[i]
 		for b := range w.blocks {
 			k := &w.blocks[b]
 			if x := slices.Index(k.asked, rank); x >= 0 {
 				k.asked = slices.Delete(k.asked, x, x+1)
 				freed = addBlock(freed, rank, i, b)
-				mine = true
 			}
-		}
-		if mine && w.alone {
-			clear(w.blocks)
-			w.left = len(w.blocks)
 		}
 	}
 	s.peers[rank].owes = 0

@@ -53,6 +53,9 @@ func (m *Manifest) Entry(i int) (e Entry, ok bool) {
 	return e, e.Reader >= 0
 }
 
+// Firsthand says whether the digest of piece i was heard from its reader itself.
+func (m *Manifest) Firsthand(i int) bool { return m.first[i] }
+
 // Change is what an entry did to the manifest.
 type Change int
 

@@ -346,22 +346,29 @@ func (n *Node) Dead(node int, held Held) (tell []Claim) {
 	return tell
 }
 
-// Orphan makes the work of piece p our own, whoever the ledger says owns it.
-// It is for a swarm that stands still with a piece missing. It returns what to
-// tell everybody.
-func (n *Node) Orphan(p int) (tell []Claim) {
-	for w, r := range n.works {
-		if !r.Contains(p) {
-			continue
-		}
-		if n.Owner(w) != n.self {
-			n.claimant[w] = n.self
-			n.term[w]++
-			tell = append(tell, Claim{n.self, n.hands([]int{w})})
-		}
-		n.push(w)
+// Unanswered notes that the connection to a node was lost: what it was asked
+// will not be answered on it.
+func (n *Node) Unanswered(node int) {
+	if n.asked == node {
+		n.asked = -1
 	}
-	return tell
+}
+
+// Claims returns the whole ledger beyond its beginning, for a node that may
+// have missed messages.
+func (n *Node) Claims() (claims []Claim) {
+	by := map[int][]int{}
+	for w, term := range n.term {
+		if term > 0 {
+			by[n.claimant[w]] = append(by[n.claimant[w]], w)
+		}
+	}
+	for node := range n.living {
+		if works := by[node]; len(works) > 0 {
+			claims = append(claims, Claim{node, n.hands(works)})
+		}
+	}
+	return claims
 }
 
 // hands packs works, with the terms they have now, into runs.

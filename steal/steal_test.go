@@ -426,15 +426,26 @@ func TestNoWorkIsLostByDeaths(t *testing.T) {
 	}
 }
 
-func TestOrphan(t *testing.T) {
-	d := Divide(10, []int{0, 1}, 2)
-	n := NewNode(0, 2, d, true)
-	took := n.Orphan(7)
-	if len(took) != 1 || took[0].Hands[0].Term != 1 || n.List()[n.Left()-1] != took[0].Hands[0].Lo {
-		t.Fatalf("Orphan(7) = %v, list %v", took, n.List())
+// A node that missed an answer learns of it from the victim's ledger.
+func TestClaimsMendALostAnswer(t *testing.T) {
+	d := Divide(20, []int{0, 1}, 1)
+	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
+	for a.Left() > 0 {
+		w, _, _ := a.Next(none)
+		a.End(w)
 	}
-	if again := n.Orphan(7); again != nil || n.Left() != 4 {
-		t.Errorf("a second time: %v, %d works on the list", again, n.Left())
+	if v, ok := a.Ask(func(p int) bool { return p < 10 }); !ok || v != 1 {
+		t.Fatalf("Ask() = %d, %v", v, ok)
+	}
+	lost := b.Give(0)
+	a.Unanswered(1)
+	for _, c := range b.Claims() {
+		if _, err := a.Took(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.Left() != 5 || a.List()[0] != lost[0].Lo {
+		t.Errorf("the list is %v, want %v", a.List(), lost)
 	}
 }
 

@@ -1,0 +1,133 @@
+package swarm
+
+import (
+	"sync"
+
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+// assembly puts pieces together from blocks that come from several peers at
+// once. It stands between the loop, which knows what was asked of whom, and the readers of
+// connections, which write to disk: a reader may write a block only after
+// claiming it here, and no block can be claimed twice, so a byte on disk is never
+// overwritten by somebody who was not asked, or by the slower of two.
+//
+//	nobody's ──claim──> claimed ──arrived──> here      all here: digests combine to the piece's
+//	    ^──────────────────┘ given up
+//
+// A whole piece stays, and nothing of it can be claimed, until the loop has
+// heard of it and drops it.
+type assembly struct {
+	layout    piece.Layout
+	algorithm piece.Algorithm
+
+	mu       sync.Mutex // guards partials
+	partials map[int]*partial
+}
+
+type partial struct {
+	want  uint64 // the piece's digest by the manifest
+	left  int
+	state []byte
+	sums  []uint64
+	from  []int        // by block: who gave it
+	asked map[int]bool // ranks that may give blocks
+}
+
+const (
+	nobodys byte = iota
+	claimed
+	here
+)
+
+func newAssembly(l piece.Layout, a piece.Algorithm) *assembly {
+	return &assembly{layout: l, algorithm: a, partials: map[int]*partial{}}
+}
+
+// expect allows rank to give blocks of a piece whose digest is want.
+func (a *assembly) expect(rank, p int, want uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x := a.partials[p]
+	if x == nil {
+		n := a.layout.Blocks(p)
+		x = &partial{left: n, state: make([]byte, n), sums: make([]uint64, n), from: make([]int, n), asked: map[int]bool{}}
+		a.partials[p] = x
+	}
+	x.want = want
+	x.asked[rank] = true
+}
+
+// retarget notes that the manifest has another digest for a piece now.
+func (a *assembly) retarget(p int, want uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x := a.partials[p]; x != nil {
+		x.want = want
+	}
+}
+
+// claim gives a reader the right to write a block, or says that it is not wanted from it.
+func (a *assembly) claim(rank, p, block int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x := a.partials[p]
+	if x == nil || !x.asked[rank] || x.state[block] != nobodys {
+		return false
+	}
+	x.state[block] = claimed
+	return true
+}
+
+// giveUp returns a claimed block that did not arrive.
+func (a *assembly) giveUp(p, block int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x := a.partials[p]; x != nil && x.state[block] == claimed {
+		x.state[block] = nobodys
+	}
+}
+
+// outcome is what the arrival of a block made of its piece.
+type outcome struct {
+	whole bool
+	good  bool  // the digest is the one wanted
+	from  []int // by block, if whole
+}
+
+// arrived notes that a claimed block is on disk, with its digest.
+func (a *assembly) arrived(rank, p, block int, sum uint64) outcome {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x := a.partials[p]
+	if x == nil || x.state[block] != claimed {
+		return outcome{}
+	}
+	x.state[block], x.sums[block], x.from[block] = here, sum, rank
+	if x.left--; x.left > 0 {
+		return outcome{}
+	}
+	var whole uint64
+	for b, s := range x.sums {
+		_, n := blockSpan(a.layout, p, b)
+		whole = a.algorithm.Combine(whole, s, unit.Bytes(n))
+	}
+	return outcome{whole: true, good: whole == x.want, from: x.from}
+}
+
+// drop forgets a piece, whole or not. It returns false if a block is being written at this
+// moment, and the piece stays.
+func (a *assembly) drop(p int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if x := a.partials[p]; x != nil {
+		for _, s := range x.state {
+			if s == claimed {
+				return false
+			}
+		}
+		delete(a.partials, p)
+	}
+	return true
+}

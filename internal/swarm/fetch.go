@@ -1,0 +1,271 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+
+	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+// order is what the loop wants read from the store.
+type order struct {
+	work  int          // of the steal ledger, or -1
+	span  piece.Range  // one request to the store
+	take  map[int]bool // the pieces of it that are to be digested and, but for audits, written
+	audit auditing
+}
+
+// auditing says whether an order reads pieces again that are in doubt: first
+// only to compare, since most of them will be right; then, where one was wrong, to replace it.
+type auditing int
+
+const (
+	notAuditing auditing = iota
+	comparing
+	replacing
+)
+
+// What the fetcher tells the loop.
+type (
+	evFetched struct {
+		piece int
+		sum   uint64
+		audit auditing
+	}
+	evFetchEnd struct {
+		order order
+		err   error
+	}
+)
+
+// fetch gives the fetcher its next order, if it has none: audits first, then the next work of the list. With
+// an empty list it asks another node for works.
+func (n *node) fetch(ctx context.Context) {
+	if n.fetching || n.done || n.fatal != nil {
+		return
+	}
+	if o, ok := n.audit(); ok {
+		n.start(ctx, o)
+		return
+	}
+	for {
+		work, span, ok := n.works.Next(n.ex.Held)
+		if !ok {
+			break
+		}
+		if o, any := n.reserve(span); any {
+			o.work = work
+			n.start(ctx, o)
+			return
+		}
+		n.works.End(work)
+	}
+	if victim, ok := n.works.Ask(n.ex.Held); ok {
+		n.send(victim, kindGiveWork, nil)
+	}
+}
+
+// audit makes an order of pieces in doubt that are ours to read again.
+func (n *node) audit() (o order, ok bool) {
+	for len(n.wrong) > 0 {
+		p := n.wrong[0]
+		n.wrong = n.wrong[1:]
+		return order{work: -1, span: piece.Range{Lo: p, Hi: p + 1}, take: map[int]bool{p: true}, audit: replacing}, true
+	}
+	if n.man.Known() < n.Layout.Count() {
+		return o, false
+	}
+	o = order{work: -1, take: map[int]bool{}, audit: comparing}
+	for _, p := range n.man.Audits(n.Self, n.living()) {
+		if o.take[o.span.Hi-1] && o.span.Hi != p { // a run at a time
+			break
+		}
+		if len(o.take) == 0 {
+			o.span.Lo = p
+		}
+		o.span.Hi = p + 1
+		o.take[p] = true
+	}
+	return o, len(o.take) > 0
+}
+
+// reserve takes the pieces of span that are neither had nor on their way out
+// of the exchange, and makes an order of them.
+func (n *node) reserve(span piece.Range) (o order, any bool) {
+	o = order{work: -1, span: span, take: map[int]bool{}}
+	for p := span.Lo; p < span.Hi; p++ {
+		if n.ex.Reserve(p) {
+			o.take[p] = true
+		}
+	}
+	return o, len(o.take) > 0
+}
+
+// rescue reads one missing piece from the store, whoever should have: the
+// swarm stands still. Any node may do so at once, so each takes another.
+func (n *node) rescue(ctx context.Context) {
+	if n.fetching {
+		return
+	}
+	var missing []int
+	for r := range n.ex.Have().Missing() {
+		for p := r.Lo; p < r.Hi; p++ {
+			missing = append(missing, p)
+		}
+	}
+	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
+	for _, p := range missing {
+		if !n.asm.drop(p) {
+			continue
+		}
+		n.sendCancels(n.ex.Abandon(p))
+		if o, any := n.reserve(piece.Range{Lo: p, Hi: p + 1}); any {
+			n.Log.Warn("nothing arrives: reading from the store", "job", n.Job, "piece", p, "for", stallAfter)
+			n.start(ctx, o)
+			return
+		}
+	}
+}
+
+func (n *node) start(ctx context.Context, o order) {
+	n.fetching = true
+	n.wg.Go(func() { n.post(evFetchEnd{order: o, err: n.readSpan(ctx, o)}) })
+}
+
+// fetched notes that a piece was read from the store, or from our own file if we held it before.
+func (n *node) fetched(ev evFetched) {
+	old, known := n.man.Entry(ev.piece)
+	e := exchange.Entry{Sum: ev.sum, Reader: n.Self, Term: old.Term}
+	switch {
+	case ev.audit == comparing && ev.sum != old.Sum && n.Members[n.Self].Held:
+		n.fail(heldWrong(ev.piece))
+		return
+	case ev.audit == comparing && ev.sum != old.Sum:
+		n.ex.Lost(ev.piece)
+		n.ex.Reserve(ev.piece)
+		n.have -= n.pieceSize(ev.piece)
+		n.wrong = append(n.wrong, ev.piece)
+		return
+	case ev.audit != notAuditing:
+		e.Term++
+	case known && old.Reader == n.Self:
+		e.Term = old.Term
+	}
+	switch n.man.Add(n.Self, ev.piece, e) {
+	case exchange.News:
+		n.ex.Known(ev.piece)
+	case exchange.Replaced:
+		n.replaced(ev.piece)
+	}
+	n.digests = append(n.digests, digest{ev.piece, e})
+	if !n.ex.Have().Has(ev.piece) {
+		from := StoreName
+		if n.Members[n.Self].Held {
+			from = n.Members[n.Self].Name
+		}
+		n.got(ev.piece, from)
+	}
+}
+
+func (n *node) fetchEnd(ev evFetchEnd) {
+	n.fetching = false
+	for p := range ev.order.take {
+		if !slices.Contains(n.wrong, p) { // those stay out of the exchange until they are replaced
+			n.ex.Unreserve(p)
+		}
+	}
+	if ev.order.work >= 0 {
+		n.works.End(ev.order.work)
+	}
+	n.fail(ev.err)
+}
+
+// readSpan carries out an order with one request to the store.
+func (n *node) readSpan(ctx context.Context, o order) error {
+	off, size := n.Layout.RangeSpan(o.span)
+	if n.Members[n.Self].Held && o.audit == notAuditing {
+		return n.readPieces(ctx, io.NewSectionReader(n.File, int64(off), int64(size)), o, false)
+	}
+	skip := unit.Bytes(0)
+	if !n.Object.Ranges { // one stream, from its first byte
+		off, size, skip = 0, n.Object.Size, off
+	}
+	body, err := n.Store.ReadRange(ctx, n.Object, off, size)
+	if err != nil {
+		return n.sourceError(o.span, err)
+	}
+	defer body.Close()
+	r := counting{body, &n.fromStore}
+	if _, err := io.CopyN(io.Discard, r, int64(skip)); err != nil {
+		return n.sourceError(o.span, err)
+	}
+	return n.readPieces(ctx, r, o, o.audit != comparing)
+}
+
+func (n *node) sourceError(span piece.Range, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, objstore.ErrChanged):
+		return fmt.Errorf("%s: %w while it was read; nothing was put in place: run the job again for the new version", n.Object.Key, objstore.ErrChanged)
+	}
+	return fmt.Errorf("read pieces %v of %s from the store: %w", span, n.Object.Key, err)
+}
+
+// counting counts the bytes read from the store.
+type counting struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+func (c counting) Read(p []byte) (int, error) {
+	k, err := c.r.Read(p)
+	c.n.Add(int64(k))
+	return k, err
+}
+
+// readPieces reads the pieces of an order, writes them to their place if write
+// says so, and tells the loop of each.
+func (n *node) readPieces(ctx context.Context, r io.Reader, o order, write bool) error {
+	buf, err := n.Receive.Get(ctx)
+	if err != nil {
+		return err
+	}
+	defer n.Receive.Put(buf)
+	for p := o.span.Lo; p < o.span.Hi; p++ {
+		var sum uint64
+		for b := range n.Layout.Blocks(p) {
+			off, size := blockSpan(n.Layout, p, b)
+			if _, err := io.ReadFull(r, buf[:size]); err != nil {
+				if errors.Is(err, io.EOF) {
+					err = io.ErrUnexpectedEOF
+				}
+				return n.sourceError(o.span, err)
+			}
+			if !o.take[p] {
+				continue
+			}
+			sum = n.digest.Update(sum, buf[:size])
+			if write {
+				if _, err := n.File.WriteAt(buf[:size], off); err != nil {
+					return fmt.Errorf("write piece %d: %w", p, err)
+				}
+			}
+		}
+		if o.take[p] {
+			n.post(evFetched{piece: p, sum: sum, audit: o.audit})
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

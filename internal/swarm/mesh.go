@@ -1,0 +1,401 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/internal/peer"
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+// dial tries to connect to a member of higher rank until it succeeds or the
+// time is over. A refused connection may mean that the other end has not begun.
+func (n *node) dial(ctx context.Context, rank int, within time.Duration) {
+	m := n.Members[rank]
+	n.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+			conn, err := n.Network.Dial(ctx, m.Addr, m.Name, n.Job)
+			if err == nil {
+				if !n.post(evUp{rank, conn}) {
+					conn.Close()
+				}
+				return
+			}
+			if ctx.Err() == nil {
+				n.post(evUnreachable{rank, err})
+			}
+			t := time.NewTimer(wait)
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				t.Stop()
+				return
+			}
+		}
+	})
+}
+
+// accept hands incoming connections to the loop.
+func (n *node) accept(ctx context.Context, incoming <-chan *peer.Conn) {
+	for {
+		select {
+		case conn, ok := <-incoming:
+			if !ok {
+				return
+			}
+			rank, member := n.rank[conn.Name()]
+			if !member || rank >= n.Self {
+				conn.CloseWithReason("not expected to connect for job " + n.Job)
+				continue
+			}
+			if !n.post(evUp{rank, conn}) {
+				conn.Close()
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// up takes a new connection to a member into use and tells it all that we know.
+func (n *node) up(ctx context.Context, ev evUp) {
+	nb := &n.neighbours[ev.rank]
+	if nb.dead {
+		n.wg.Go(func() { ev.conn.CloseWithReason("given up for job " + n.Job) })
+		return
+	}
+	if nb.link != nil { // the other end knows better that the old one is lost
+		n.lost(nb, ev.rank)
+	}
+	l := &link{rank: ev.rank, conn: ev.conn, out: newOutbox()}
+	nb.link, nb.why, nb.moved = l, nil, n.now
+	n.wg.Go(func() { l.run(ctx, n) })
+	n.ex.Up(ev.rank)
+	n.announce()
+
+	var known []digest
+	for p := range n.Layout.Count() {
+		if e, ok := n.man.Entry(p); ok && (e.Reader == n.Self || n.ex.Have().Has(p)) {
+			known = append(known, digest{p, e})
+		}
+	}
+	n.sendDigests(known, l)
+	l.out.send(kindBitfield, appendBitfield(nil, n.ex.Have()))
+	for _, c := range n.works.Claims() {
+		l.out.send(kindTook, appendTook(nil, c))
+	}
+	if n.done {
+		l.out.send(kindDone, nil)
+	}
+	n.rechoke()
+}
+
+// lost forgets a neighbour's connection.
+func (n *node) lost(nb *neighbour, rank int) {
+	l := nb.link
+	nb.link = nil
+	l.out.close()
+	n.ex.Down(rank)
+	n.works.Unanswered(rank)
+}
+
+// down notes the end of a link. A member may come back within reconnectFor,
+// unless it left or broke the protocol.
+func (n *node) down(ctx context.Context, ev evDown) {
+	rank := ev.link.rank
+	nb := &n.neighbours[rank]
+	if nb.link != ev.link {
+		return
+	}
+	n.lost(nb, rank)
+	var refused *peer.Refused
+	var broken *violation
+	switch {
+	case errors.As(ev.err, &broken):
+		n.dead(rank, fmt.Errorf("broke the protocol: %w", broken))
+	case errors.As(ev.err, &refused):
+		n.dead(rank, refused)
+	default:
+		if ev.err == nil {
+			ev.err = errors.New("closed the connection")
+		}
+		nb.deadline, nb.why = n.now.Add(reconnectFor), ev.err
+		if rank > n.Self {
+			n.dial(ctx, rank, reconnectFor)
+		}
+	}
+}
+
+// dead gives a member up: what it has counts no more, its works go to others,
+// and those who did not hear from it what it read hear that from us. why is nil if it left in order.
+func (n *node) dead(rank int, why error) {
+	nb := &n.neighbours[rank]
+	if nb.dead {
+		return
+	}
+	nb.dead = true
+	if nb.link != nil {
+		n.lost(nb, rank)
+	}
+	n.ex.Gone(rank)
+	n.tellClaims(n.works.Dead(rank, n.ex.Held))
+	var heard []digest
+	for p := range n.Layout.Count() {
+		if e, ok := n.man.Entry(p); ok && e.Reader == rank {
+			heard = append(heard, digest{p, e})
+		}
+	}
+	for other := range n.neighbours {
+		if l := n.neighbours[other].link; l != nil {
+			n.sendDigests(heard, l)
+		}
+	}
+	if why != nil {
+		n.fault(n.Members[rank].Name, why.Error())
+	}
+}
+
+// expel closes the connection to a member that does what it must not.
+func (n *node) expel(rank int, why error) {
+	if l := n.neighbours[rank].link; l != nil {
+		n.wg.Go(func() { l.conn.CloseWithReason(why.Error()) })
+	}
+	n.dead(rank, why)
+}
+
+func (n *node) living() []bool {
+	living := make([]bool, len(n.neighbours))
+	for rank := range n.neighbours {
+		living[rank] = !n.neighbours[rank].dead
+	}
+	return living
+}
+
+// sendDigests sends lines of the manifest in frames of legal length.
+func (n *node) sendDigests(ds []digest, l *link) {
+	const most = peer.MaxFrame / digestBytes
+	for chunk := range slices.Chunk(ds, most) {
+		l.out.send(kindDigests, appendDigests(nil, chunk))
+	}
+}
+
+// announce tells everybody what we got since the last time: first the digests of what we read
+// ourselves, then the pieces.
+func (n *node) announce() {
+	if len(n.news) == 0 && len(n.digests) == 0 {
+		return
+	}
+	n.told = n.now
+	for rank := range n.neighbours {
+		if l := n.neighbours[rank].link; l != nil {
+			n.sendDigests(n.digests, l)
+		}
+	}
+	slices.Sort(n.news)
+	const most = peer.MaxFrame / 8
+	for chunk := range slices.Chunk(ranges(slices.Compact(n.news)), most) {
+		n.tellAll(kindHave, appendHave(nil, chunk))
+	}
+	n.news, n.digests = n.news[:0], n.digests[:0]
+}
+
+// message acts on a peer's message. An error means that the peer broke the protocol.
+func (n *node) message(ev evMessage) error {
+	rank, b := ev.link.rank, ev.payload
+	nb := &n.neighbours[rank]
+	switch ev.kind {
+	case kindBitfield:
+		set, err := parseBitfield(b, n.Layout.Count())
+		if err != nil {
+			return err
+		}
+		for r := range set.Ranges() {
+			n.announced(rank, r)
+		}
+	case kindHave:
+		rs, err := parseHave(b, n.Layout.Count())
+		if err != nil {
+			return err
+		}
+		for _, r := range rs {
+			n.announced(rank, r)
+		}
+	case kindDigests:
+		ds, err := parseDigests(b, n.Layout.Count(), len(n.Members))
+		if err != nil {
+			return err
+		}
+		for _, d := range ds {
+			n.learn(rank, d)
+		}
+	case kindRequest, kindCancel:
+		r, err := parseRequest(b, n.Layout)
+		if err != nil {
+			return err
+		}
+		if ev.kind == kindCancel {
+			ev.link.out.cancel(r)
+		} else if n.ex.Serves(rank, r) && !ev.link.out.serve(r) {
+			return fmt.Errorf("asks for more than %d blocks at once", maxQueued)
+		}
+	case kindChoke, kindUnchoke:
+		n.ex.Choked(rank, ev.kind == kindChoke)
+	case kindGiveWork:
+		n.send(rank, kindWorks, appendWorks(nil, n.works.Give(rank)))
+	case kindWorks:
+		hands, err := parseWorks(b)
+		if err != nil {
+			return err
+		}
+		tell, err := n.works.Receive(rank, hands)
+		if err != nil {
+			return err
+		}
+		for _, h := range hands {
+			n.Recorder.Record(n.now, Event{
+				Kind: "work", From: n.Members[rank].Name,
+				Lo: n.works.Work(h.Lo).Lo, Hi: n.works.Work(h.Hi - 1).Hi,
+			})
+		}
+		n.tellClaims(tell)
+	case kindTook:
+		c, err := parseTook(b)
+		if err != nil {
+			return err
+		}
+		tell, err := n.works.Took(c)
+		if err != nil {
+			return err
+		}
+		n.tellClaims(tell)
+	case kindDone:
+		nb.done = true
+	case kindLeave:
+		if nb.done {
+			n.dead(rank, nil)
+		} else {
+			n.dead(rank, fmt.Errorf("left the job: %s", printable(string(b), maxLeave)))
+		}
+	default:
+		return fmt.Errorf("message of unknown kind %d", ev.kind)
+	}
+	return nil
+}
+
+// announced notes that a peer has pieces.
+func (n *node) announced(rank int, r piece.Range) {
+	n.ex.Announced(rank, r)
+	n.neighbours[rank].moved, n.moved = n.now, n.now
+}
+
+// learn enters a line of a peer's into the manifest. What a member read is
+// believed from itself, and from others once it is dead.
+func (n *node) learn(from int, d digest) {
+	if from != d.Reader && !n.neighbours[d.Reader].dead && d.Reader != n.Self {
+		if _, known := n.man.Entry(d.Piece); known {
+			return
+		}
+	}
+	switch n.man.Add(from, d.Piece, d.Entry) {
+	case exchange.News:
+		n.ex.Known(d.Piece)
+	case exchange.Replaced:
+		n.replaced(d.Piece)
+	}
+}
+
+// replaced notes that the manifest has another digest for a piece than it had:
+// everybody's copy is wrong but the new reader's, ours included.
+func (n *node) replaced(p int) {
+	e, _ := n.man.Entry(p)
+	n.asm.retarget(p, e.Sum)
+	for rank := range n.neighbours {
+		if rank != e.Reader {
+			n.ex.Withdrawn(rank, p)
+		}
+	}
+	if e.Reader != n.Self && n.ex.Have().Has(p) {
+		if n.done || n.Members[n.Self].Held {
+			n.fail(heldWrong(p))
+			return
+		}
+		n.have -= n.pieceSize(p)
+		n.ex.Lost(p)
+	}
+	for _, b := range n.man.Blamed()[n.blamed:] {
+		n.fault(n.Members[b.Reader].Name, fmt.Sprintf("had piece %d wrong when it read it from the store; it was read again by %s", b.Piece, n.Members[e.Reader].Name))
+	}
+	n.blamed = len(n.man.Blamed())
+}
+
+func heldWrong(p int) error {
+	return fmt.Errorf("piece %d of the file on this node is not what the store has: remove the file and broadcast again", p)
+}
+
+// block notes the arrival of a block, and of its piece with the last one.
+func (n *node) block(ev evBlock) {
+	rank := ev.link.rank
+	n.fromPeers += unit.Bytes(ev.n)
+	n.moved, n.neighbours[rank].moved = n.now, n.now
+	if !ev.wanted {
+		n.ex.Discarded(rank, ev.piece, ev.block, n.now)
+		return
+	}
+	n.sendCancels(n.ex.Block(rank, ev.piece, ev.block, n.now))
+	if !ev.outcome.whole {
+		return
+	}
+	n.asm.drop(ev.piece)
+	givers := slices.Compact(slices.Sorted(slices.Values(ev.outcome.from)))
+	switch {
+	case ev.outcome.good:
+		n.got(ev.piece, n.Members[rank].Name)
+	case len(givers) == 1 && n.man.Firsthand(ev.piece):
+		n.sendCancels(n.ex.Spoiled(ev.piece))
+		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
+	default: // nobody knows who of several, or whether the digest by hearsay is right: next time it comes from one
+		n.sendCancels(n.ex.Spoiled(ev.piece))
+		n.fault(n.nameAll(givers), fmt.Sprintf("one of them sent wrong bytes for piece %d", ev.piece))
+	}
+}
+
+func (n *node) nameAll(ranks []int) string {
+	var names []string
+	for _, r := range ranks {
+		names = append(names, n.Members[r].Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// got notes that a piece is on our disk and checked.
+func (n *node) got(p int, from string) {
+	size := n.pieceSize(p)
+	n.have += size
+	n.moved = n.now
+	n.sendCancels(n.ex.Got(p))
+	n.news = append(n.news, p)
+	n.Recorder.Record(n.now, Event{Kind: "piece", Piece: &p, Bytes: int64(size), From: from})
+}
+
+// printable is s without what a terminal or a log could be fooled by, cut to most bytes.
+func printable(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "")
+	}
+	return s
+}

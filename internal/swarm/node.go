@@ -1,0 +1,438 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/internal/peer"
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/unit"
+)
+
+const (
+	tickEvery    = 50 * time.Millisecond  // announcements are gathered for as long, slots and deadlines looked at
+	reportEvery  = 250 * time.Millisecond // progress
+	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
+	reconnectFor = 3 * time.Second        // a lost connection comes back, or its node is dead
+	stallAfter   = 30 * time.Second       // nothing came from anywhere: read what is missing ourselves
+	leaveAfter   = 2 * time.Minute        // we are done, and a peer that is not makes no progress
+)
+
+// node is the state of one node's part; only its loop touches it, but for the
+// Config, asm and events.
+type node struct {
+	Config
+	policy
+	digest piece.Algorithm
+	asm    *assembly
+	events chan any
+	ended  chan struct{} // closed when the loop takes no more events
+	wg     sync.WaitGroup
+
+	now        time.Time
+	ex         *exchange.State
+	works      *steal.Node
+	man        *exchange.Manifest
+	neighbours []neighbour // by rank; our own place is unused
+	rank       map[string]int
+
+	fetching bool
+	wrong    []int // pieces of ours that an audit found wrong, to be replaced
+
+	news    []int // pieces got since the last announcement
+	digests []digest
+	told    time.Time // of the last announcement
+
+	phase    int
+	moved    time.Time // when anything last came from anywhere
+	verified string
+	commits  bool // being committed
+	done     bool
+	doneAt   time.Time
+
+	have, fromPeers, sent unit.Bytes
+	fromStore             atomic.Int64 // bytes read; the fetcher counts
+	seenStore             int64        // fromStore when we last looked
+	faults                []Fault
+	blamed                int
+	reported              time.Time
+	fatal                 error
+}
+
+// neighbour is what the loop knows of another member.
+//
+//	waiting ──evUp──> up ──evDown──> waiting (again, for reconnectFor)
+//	   └─ deadline ─> dead <── leave, violation ── up
+type neighbour struct {
+	link     *link // nil unless up
+	dead     bool
+	deadline time.Time // while waiting
+	why      error     // of the last failure to connect
+	done     bool      // it has the object in its place
+	moved    time.Time // when it last announced or was sent anything
+}
+
+// What workers tell the loop, besides what links do.
+type (
+	evUp struct {
+		rank int
+		conn *peer.Conn
+	}
+	evUnreachable struct {
+		rank int
+		err  error
+	}
+	evCommitted struct{ err error }
+	evBroken    struct{ err error } // our own disk
+)
+
+func newNode(c Config) *node {
+	now := time.Now()
+	n := &node{
+		Config: c, policy: c.policy(), digest: c.Object.Checksum.Algorithm,
+		events: make(chan any, 64), ended: make(chan struct{}),
+		now: now, moved: now, man: exchange.NewManifest(c.Layout),
+		neighbours: make([]neighbour, len(c.Members)), rank: map[string]int{},
+	}
+	if !c.Object.Checksum.Usable(c.Layout) {
+		n.digest = piece.CRC64NVME
+	}
+	n.asm = newAssembly(c.Layout, n.digest)
+	n.ex = exchange.New(exchange.Config{
+		Self: c.Self, Nodes: len(c.Members), Layout: c.Layout, Barrier: n.barrier && c.Algorithm != Flat,
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+	})
+	n.works = steal.NewNode(c.Self, len(c.Members), steal.Divide(c.Layout.Count(), n.sources, n.perWork), n.steals)
+	for rank, m := range c.Members {
+		n.rank[m.Name] = rank
+		n.neighbours[rank] = neighbour{deadline: now.Add(connectFor), moved: now}
+	}
+	return n
+}
+
+// post hands an event to the loop. It returns false once the loop has ended.
+func (n *node) post(ev any) bool {
+	select {
+	case n.events <- ev:
+		return true
+	case <-n.ended:
+		return false
+	}
+}
+
+// run is the loop and the life of all its workers.
+func (n *node) run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		n.wg.Wait()
+		for len(n.events) > 0 { // connections that came too late
+			if up, ok := (<-n.events).(evUp); ok {
+				up.conn.Close()
+			}
+		}
+	}()
+	defer cancel()
+	defer close(n.ended)
+
+	if len(n.Members) > 1 {
+		incoming, withdraw := n.Network.Offer(n.Job)
+		defer withdraw()
+		n.wg.Go(func() { n.accept(ctx, incoming) })
+		for rank := n.Self + 1; rank < len(n.Members); rank++ {
+			n.dial(ctx, rank, connectFor)
+		}
+	}
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		n.step(ctx)
+		if n.fatal != nil {
+			n.leave(n.fatal.Error())
+			n.drain()
+			return n.fatal
+		}
+		if n.finished() {
+			n.leave("")
+			n.drain()
+			return nil
+		}
+		select {
+		case ev := <-n.events:
+			n.now = time.Now()
+			n.handle(ctx, ev)
+		case n.now = <-tick.C:
+			n.tick(ctx)
+		case <-ctx.Done():
+			n.leave("cancelled")
+			n.drain()
+			return ctx.Err()
+		}
+	}
+}
+
+// leave tells everybody that we go, and why if it is not that all is done.
+func (n *node) leave(why string) {
+	n.announce()
+	for rank := range n.neighbours {
+		if l := n.neighbours[rank].link; l != nil {
+			l.out.send(kindLeave, []byte(printable(why, maxLeave)))
+			l.out.close()
+		}
+	}
+}
+
+// drain waits a moment for what was said last to be sent.
+func (n *node) drain() {
+	t := time.NewTimer(lingerFor)
+	defer t.Stop()
+	for {
+		open := false
+		for rank := range n.neighbours {
+			open = open || n.neighbours[rank].link != nil
+		}
+		if !open {
+			return
+		}
+		select {
+		case ev := <-n.events:
+			if d, ok := ev.(evDown); ok && n.neighbours[d.link.rank].link == d.link {
+				n.neighbours[d.link.rank].link = nil
+			}
+		case <-t.C:
+			return
+		}
+	}
+}
+
+// finished says whether we are done and nobody needs us any more.
+func (n *node) finished() bool {
+	if !n.done {
+		return false
+	}
+	for rank := range n.neighbours {
+		if nb := &n.neighbours[rank]; rank != n.Self && !nb.dead && !nb.done {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *node) handle(ctx context.Context, ev any) {
+	switch ev := ev.(type) {
+	case evUp:
+		n.up(ctx, ev)
+	case evUnreachable:
+		n.neighbours[ev.rank].why = ev.err
+		if errors.As(ev.err, new(*peer.VersionError)) { // waiting does not mend that
+			n.dead(ev.rank, ev.err)
+		}
+	case evDown:
+		n.down(ctx, ev)
+	case evMessage:
+		if n.current(ev.link) {
+			if err := n.message(ev); err != nil {
+				n.expel(ev.link.rank, err)
+			}
+		}
+	case evBlock:
+		n.block(ev)
+	case evSent:
+		n.sent += unit.Bytes(ev.n)
+		n.ex.Sent(ev.link.rank, unit.Bytes(ev.n), n.now)
+		n.neighbours[ev.link.rank].moved = n.now
+	case evFetched:
+		n.fetched(ev)
+	case evFetchEnd:
+		n.fetchEnd(ev)
+	case evCommitted:
+		n.committed(ev.err)
+	case evBroken:
+		n.fail(ev.err)
+	}
+}
+
+func (n *node) current(l *link) bool { return n.neighbours[l.rank].link == l }
+
+// fail ends our part. The first cause stands.
+func (n *node) fail(err error) {
+	if n.fatal == nil && err != nil {
+		n.fatal = err
+	}
+}
+
+// step does whatever the rules ask for after an event.
+func (n *node) step(ctx context.Context) {
+	phase := 1
+	if n.ex.Open() && n.Algorithm != Flat {
+		phase = 2
+	}
+	if phase != n.phase {
+		n.phase = phase
+		n.Recorder.Record(n.now, Event{Kind: "phase", Phase: phase})
+	}
+	n.fetch(ctx)
+	ask, cancel := n.ex.Asks(n.now)
+	n.sendCancels(cancel)
+	for _, a := range ask {
+		e, _ := n.man.Entry(a.Piece)
+		n.asm.expect(a.Peer, a.Piece, e.Sum)
+		n.send(a.Peer, kindRequest, appendRequest(nil, a.Request))
+	}
+	n.complete(ctx)
+	if n.now.Sub(n.told) >= tickEvery {
+		n.announce()
+	}
+}
+
+// tick looks at slots and deadlines.
+func (n *node) tick(ctx context.Context) {
+	n.announce()
+	n.rechoke()
+	for rank := range n.neighbours {
+		nb := &n.neighbours[rank]
+		switch {
+		case rank == n.Self || nb.dead:
+		case nb.link == nil && n.now.After(nb.deadline):
+			n.dead(rank, n.unreachable(rank))
+		case n.done && !nb.done && nb.link != nil && n.now.Sub(nb.moved) > leaveAfter:
+			n.expel(rank, fmt.Errorf("has made no progress for %v", leaveAfter))
+		}
+	}
+	if read := n.fromStore.Load(); read != n.seenStore {
+		n.seenStore, n.moved = read, n.now
+	}
+	if n.now.Sub(n.moved) > stallAfter && !n.ex.Have().Full() {
+		n.moved = n.now
+		n.rescue(ctx)
+	}
+	if n.now.Sub(n.reported) >= reportEvery {
+		n.reported = n.now
+		n.Report(n.progress())
+	}
+}
+
+func (n *node) pieceSize(p int) unit.Bytes {
+	_, size := n.Layout.Span(p)
+	return size
+}
+
+func (n *node) unreachable(rank int) error {
+	err := n.neighbours[rank].why
+	if err == nil {
+		err = fmt.Errorf("no connection from it at %s in time", n.Members[rank].Addr)
+	}
+	return err
+}
+
+func (n *node) rechoke() {
+	for _, c := range n.ex.Rechoke(n.now) {
+		if !c.Choked {
+			n.send(c.Peer, kindUnchoke, nil)
+			continue
+		}
+		n.send(c.Peer, kindChoke, nil)
+		if l := n.neighbours[c.Peer].link; l != nil {
+			l.out.choke()
+		}
+	}
+}
+
+func (n *node) send(rank int, kind byte, payload []byte) {
+	if l := n.neighbours[rank].link; l != nil {
+		l.out.send(kind, payload)
+	}
+}
+
+func (n *node) tellAll(kind byte, payload []byte) {
+	for rank := range n.neighbours {
+		n.send(rank, kind, payload)
+	}
+}
+
+func (n *node) tellClaims(claims []steal.Claim) {
+	for _, c := range claims {
+		n.tellAll(kindTook, appendTook(nil, c))
+	}
+}
+
+func (n *node) sendCancels(cancel []exchange.Ask) {
+	for _, a := range cancel {
+		n.send(a.Peer, kindCancel, appendRequest(nil, a.Request))
+	}
+}
+
+// fault notes something that another did wrong, for the report.
+func (n *node) fault(who, cause string) {
+	const most = 100 // of one node's job: enough to see what went wrong
+	if len(n.faults) < most {
+		n.faults = append(n.faults, Fault{who, cause})
+		n.Recorder.Record(n.now, Event{Kind: "fault", Peer: who, Cause: cause})
+		n.Log.Warn("fault", "job", n.Job, "node", who, "cause", cause)
+	}
+}
+
+func (n *node) progress() Progress {
+	p := Progress{
+		Phase: n.phase, Have: n.have, StoreBytes: unit.Bytes(n.fromStore.Load()), PeerBytes: n.fromPeers, SentBytes: n.sent,
+		Done: n.done, DoneAt: n.doneAt, Verified: n.verified, Faults: append([]Fault(nil), n.faults...),
+	}
+	switch {
+	case n.done:
+	case n.commits:
+		p.Waiting = "the disk, to make the file durable"
+	case n.ex.Have().Full():
+		p.Waiting = "pieces in doubt to be read again"
+	case n.fetching:
+	case !n.ex.Open():
+		p.Waiting = "others to end their reading from the store"
+	}
+	return p
+}
+
+// complete commits the file when every piece is here and proved.
+func (n *node) complete(ctx context.Context) {
+	if n.done || n.commits || n.fatal != nil || !n.ex.Have().Full() || !n.man.Settled() {
+		return
+	}
+	verified := ByPeers
+	if n.Object.Checksum.Usable(n.Layout) {
+		if err := n.man.Verify(n.Object.Checksum); err != nil {
+			if !n.man.AuditAll() {
+				n.fail(fmt.Errorf("%s: read twice, by different nodes, and still %w; the object in the store is damaged", n.Object.Key, err))
+				return
+			}
+			n.Log.Warn("checksum", "job", n.Job, "error", err)
+			return
+		}
+		verified = BySource
+	}
+	n.verified, n.commits = verified, true
+	n.wg.Go(func() {
+		var err error
+		if n.Commit != nil {
+			err = n.Commit()
+		}
+		n.post(evCommitted{err})
+	})
+}
+
+func (n *node) committed(err error) {
+	if err != nil {
+		n.fail(err)
+		return
+	}
+	n.done, n.commits, n.doneAt = true, false, n.now
+	n.tellAll(kindDone, nil)
+	n.Recorder.Record(n.now, Event{Kind: "done", Verified: n.verified})
+	n.Report(n.progress())
+}
+
+// ErrCancelled is the cause of a context whose job was cancelled.
+var ErrCancelled = errors.New("cancelled")

@@ -1,0 +1,220 @@
+// Package swarm is the engine of a broadcast: one object from a store onto the
+// disks of all nodes of a job, which share out the reading (package steal) and
+// exchange pieces (package exchange).
+//
+// One loop owns all state of one node's part in one job. Around it are workers
+// whose results come back as events: a fetcher that reads works from the store, and per
+// neighbour a dialer, a reader and a writer.
+//
+//	store ──> fetcher ──┐                     ┌──> writer ──> peer
+//	                    ├─events─> loop ──────┤
+//	peer  ──> reader ───┘   (steal, exchange) └──> fetcher
+//	            │                                    │
+//	            └────── blocks ──> part file <───────┘
+//
+// Bytes never pass through the loop: reader and fetcher write blocks of a fixed
+// pool to their place in the part file, and the writer reads them from there.
+// A node's memory is the pool, whatever the object's size, plus some tens of bytes a piece.
+//
+// The three algorithms are settings of the same rules:
+//
+//	flat       a swarm of one: every node reads the whole object
+//	non-steal  shares, a barrier, exchange (Chiba et al. 2010, section 4.1)
+//	steal      the same with works that change hands (section 4.2)
+//
+// The barrier is where pieces begin to enter the mesh, and is a policy: it is off
+// where one node streams a source that cannot be read in ranges, and where a node
+// has had the object before the job.
+//
+// Connections are between all pairs of nodes, the lower rank dials. A lost
+// connection is dialed again for a few seconds; then that node is dead for this one, what it
+// owed is asked of others, and what only it had is read from the store again.
+package swarm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/freshet/freshet/internal/peer"
+	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/unit"
+)
+
+// Algorithm says how a broadcast is done.
+type Algorithm string
+
+const (
+	Flat     Algorithm = "flat"
+	NonSteal Algorithm = "non-steal"
+	Steal    Algorithm = "steal"
+)
+
+// Algorithms are all there are, the default last.
+var Algorithms = []Algorithm{Flat, NonSteal, Steal}
+
+// Default is the algorithm for who does not choose.
+const Default = Steal
+
+// Member is a node of the job; its rank is its index among all.
+type Member struct {
+	Name string
+	Addr string // host:port of its one port
+	Held bool   // it has had this version of the object from before: it gives and needs nothing
+}
+
+// File is where the object lies on this node. *landing.File is one.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+}
+
+// Network connects nodes. *peer.Port is one.
+type Network interface {
+	Dial(ctx context.Context, addr, name, job string) (*peer.Conn, error)
+	Offer(job string) (incoming <-chan *peer.Conn, withdraw func())
+}
+
+// Config is one node's part in one job.
+type Config struct {
+	Job       string
+	Start     time.Time // when the job was accepted; events count from here
+	Self      int       // our rank
+	Members   []Member
+	Algorithm Algorithm
+	Object    objstore.Object
+	Layout    piece.Layout
+	PerWork   int            // pieces per work unit; zero: steal.DefaultPerWork
+	Store     objstore.Store // retries and limits are its own business
+	File      File
+	Commit    func() error // puts the whole, verified file in its place; nil if it is there (Held)
+	Network   Network
+	Receive   *peer.Pool     // of blocks on their way in, shared by all jobs of a process
+	Send      *peer.Pool     // of blocks on their way out; apart, so that two nodes cannot wait for each other
+	Recorder  *Recorder      // nil: none
+	Report    func(Progress) // called a few times a second, by the loop; nil: none
+	Log       *slog.Logger   // nil: none
+}
+
+// Progress is where a node's part stands.
+type Progress struct {
+	Phase      int        // 1: reads from the store; 2: exchanges with peers
+	Have       unit.Bytes // checked and on disk
+	StoreBytes unit.Bytes // payload read from the store, thrown away payload included
+	PeerBytes  unit.Bytes // payload received from peers, likewise
+	SentBytes  unit.Bytes // payload sent to peers
+	Done       bool       // the file is in its place
+	DoneAt     time.Time
+	Verified   string // when Done: "source" or "peers"
+	Waiting    string // for what, in words; empty if it is not
+	Faults     []Fault
+}
+
+// Verified values: what proved the bytes.
+const (
+	BySource = "source" // the store's own checksum
+	ByPeers  = "peers"  // the digests of the nodes that read it; the store has no checksum to compare with
+)
+
+// Fault is something that a node saw others do wrong.
+type Fault struct {
+	Node  string // a member's name, or "store"
+	Cause string
+}
+
+// StoreName is the Fault.Node of the store, and the Event.From of pieces read from it.
+const StoreName = "store"
+
+func (c *Config) validate() error {
+	if err := c.Layout.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case c.Layout.Size != c.Object.Size:
+		return fmt.Errorf("layout for %d bytes, object of %d", c.Layout.Size, c.Object.Size)
+	case c.Layout.Count() > maxPieces:
+		return fmt.Errorf("%v in pieces of %v makes %d pieces; at most %d can be exchanged: choose larger pieces",
+			c.Layout.Size, c.Layout.Piece, c.Layout.Count(), maxPieces)
+	case c.Self < 0 || c.Self >= len(c.Members):
+		return fmt.Errorf("rank %d of %d members", c.Self, len(c.Members))
+	case c.Algorithm != Flat && c.Algorithm != NonSteal && c.Algorithm != Steal:
+		return fmt.Errorf("algorithm %q: want one of %v", c.Algorithm, Algorithms)
+	}
+	return nil
+}
+
+// policy is what an algorithm sets in the rules.
+type policy struct {
+	sources []int // who reads from the store at first, in order
+	perWork int   // pieces
+	steals  bool
+	barrier bool
+}
+
+func (c *Config) policy() policy {
+	all := max(1, c.Layout.Count())
+	p := policy{perWork: all, barrier: true}
+	for rank, m := range c.Members {
+		if m.Held {
+			p.sources = append(p.sources, rank)
+		}
+	}
+	switch {
+	case len(p.sources) > 0: // who has it gives it, piece by piece
+		p.perWork, p.barrier = steal.DefaultPerWork(c.Layout, len(p.sources)), false
+	case !c.Object.Ranges: // one stream, from the first byte to the last
+		p.sources, p.barrier = []int{0}, false
+	default:
+		for rank := range c.Members {
+			p.sources = append(p.sources, rank)
+		}
+		if c.Algorithm == Steal {
+			p.steals, p.perWork = true, c.PerWork
+			if p.perWork <= 0 {
+				p.perWork = steal.DefaultPerWork(c.Layout, len(c.Members))
+			}
+		}
+	}
+	return p
+}
+
+// Run carries out this node's part. It returns when the object is in its
+// place here and no member needs this node any more, or with an error when this node cannot get it: ctx's cause,
+// objstore.ErrChanged, the store's or the disk's error, or that the bytes do not prove the
+// store's checksum. The caller disposes of the part file after an error.
+func Run(ctx context.Context, c Config) (Progress, error) {
+	if err := c.validate(); err != nil {
+		return Progress{}, err
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Report == nil {
+		c.Report = func(Progress) {}
+	}
+	if c.Algorithm == Flat { // everybody for himself
+		c.Members, c.Self = c.Members[c.Self:c.Self+1], 0
+	}
+	names := make([]string, len(c.Members))
+	for i, m := range c.Members {
+		names[i] = m.Name
+	}
+	c.Recorder.Record(time.Now(), Event{
+		Kind: "run", Algorithm: string(c.Algorithm), Source: c.Object.Key, Size: int64(c.Layout.Size),
+		PieceSize: int64(c.Layout.Piece), Nodes: names, Start: c.Start,
+	})
+	n := newNode(c)
+	err := n.run(ctx)
+	if err != nil {
+		if errors.Is(err, context.Canceled) && context.Cause(ctx) != nil {
+			err = context.Cause(ctx)
+		}
+		c.Recorder.Record(time.Now(), Event{Kind: "failed", Cause: err.Error()})
+	}
+	return n.progress(), err
+}
