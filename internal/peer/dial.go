@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -38,9 +39,7 @@ func Dialer(congestion string, in, out []*pace.Limiter) func(ctx context.Context
 // congestionControl is a Control function as of net.Dialer and net.ListenConfig.
 // Sockets that a listener accepts inherit what is set on the listener.
 func congestionControl(name string) func(network, addr string, c syscall.RawConn) error {
-	if name == "" {
-		name = DefaultCongestion
-	}
+	name = cmp.Or(name, DefaultCongestion)
 	return func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { setCongestion(fd, name) })
 	}

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -169,7 +170,10 @@ func (p *Port) Run(ctx context.Context) error {
 		protocols = append(protocols, name)
 	}
 	p.refuse = p.o.Hub.JoinServerTLS(protocols...)
-	p.o.Log.Debug("port is open", "addr", p.ln.Addr(), "congestion", p.Congestion())
+	want := cmp.Or(p.o.Congestion, DefaultCongestion)
+	if got := p.Congestion(); got != "" && got != want {
+		p.o.Log.Info("the system does not have or allow the congestion control asked for", "asked", want, "in_force", got)
+	}
 
 	var pause time.Duration
 	for {
