@@ -3,12 +3,16 @@ package s3_test
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -429,5 +433,56 @@ func TestListForever(t *testing.T) {
 	}
 	if last == nil || n > 3 {
 		t.Errorf("%d entries, %v; want an error", n, last)
+	}
+}
+
+// The transport is ours, yet knows the bundle of certificates that AWS tools
+// are told of; and it keeps its connections, which speak HTTP/1.1.
+func TestTransport(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 1 {
+			t.Errorf("protocol %s", r.Proto)
+		}
+		w.Header().Set("ETag", `"v"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(make([]byte, 1<<20)))
+	}))
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
+	c := s3.Config{Bucket: "bucket", Region: "us-east-1", Endpoint: server.URL, Anonymous: true}
+	if _, err := open(t, c).Stat(t.Context(), "object"); err == nil || objstore.Temporary(err) || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a server that nobody vouches for: got %v, want a lasting error", err)
+	}
+
+	bundle := filepath.Join(t.TempDir(), "ca.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(bundle, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_CA_BUNDLE", bundle)
+	dialed := 0
+	c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed++
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	s := open(t, c)
+	for range 3 {
+		o, err := s.Stat(t.Context(), "object")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.ReadRange(t.Context(), o, 5, 500000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(r); len(b) != 500000 || err != nil {
+			t.Errorf("%d bytes, %v", len(b), err)
+		}
+		r.Close()
+	}
+	if dialed != 1 {
+		t.Errorf("dialled %d times, want once", dialed)
 	}
 }

@@ -172,11 +172,16 @@ func haveCredentials(ctx context.Context, cfg aws.Config, anonymous bool) error 
 		objstore.ErrDenied, oneLine(err.Error()))
 }
 
-// transport starts from the SDK's own, which knows AWS_CA_BUNDLE.
+// transport takes over the TLS settings of the SDK's own, which knows
+// AWS_CA_BUNDLE, but for the protocols that one offers: a server that has
+// HTTP/2 would choose it.
 func transport(cfg aws.Config, dial httpwire.DialFunc, l httpwire.Limits) *http.Transport {
 	t := new(http.Transport)
 	if b, ok := cfg.HTTPClient.(*awshttp.BuildableClient); ok {
-		t = b.GetTransport()
+		if c := b.GetTransport().TLSClientConfig; c != nil {
+			t.TLSClientConfig = c.Clone()
+			t.TLSClientConfig.NextProtos = nil
+		}
 	}
 	httpwire.Configure(t, dial, l)
 	return t
