@@ -2,7 +2,6 @@ package peer
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"net"
 	"strings"
@@ -61,11 +60,7 @@ func TestCongestionControlThatIsNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := p.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	defer p.Close()
 	if got := log.String(); strings.Count(got, "asked=absent") != 1 || strings.Contains(got, "in_force=absent") {
 		t.Errorf("log is %q, want one line on what was asked for and what is in force", got)
 	}

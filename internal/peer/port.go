@@ -115,6 +115,10 @@ func New(ln net.Listener, o Options) (*Port, error) {
 		conf.DynamicRecordSizingDisabled = true
 		p.handlers[ProtocolData] = handler{conf: conf, clientCert: true}
 	}
+	want := cmp.Or(p.o.Congestion, DefaultCongestion)
+	if got := p.Congestion(); got != "" && got != want {
+		p.o.Log.Info("the system does not have or allow the congestion control asked for", "asked", want, "in_force", got)
+	}
 	return p, nil
 }
 
@@ -170,10 +174,6 @@ func (p *Port) Run(ctx context.Context) error {
 		protocols = append(protocols, name)
 	}
 	p.refuse = p.o.Hub.JoinServerTLS(protocols...)
-	want := cmp.Or(p.o.Congestion, DefaultCongestion)
-	if got := p.Congestion(); got != "" && got != want {
-		p.o.Log.Info("the system does not have or allow the congestion control asked for", "asked", want, "in_force", got)
-	}
 
 	var pause time.Duration
 	for {
