@@ -19,10 +19,9 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
-// The SDK's transfer manager is not used: it sends no digest of the whole that
-// we made ourselves, so that a byte flipped between our reader and its buffer
-// would be stored with a checksum that confirms it; and its parts do not grow,
-// so that an object of unknown size must end at 10,000 of them.
+// The SDK's transfer manager is not used: it takes a digest of the whole only
+// before it starts, when a stream's is not known yet, and its parts do not
+// grow, so that an object of unknown size ends at 10,000 of them.
 
 // Put stores what r delivers under key: as one request if it fits one part,
 // else in parts, one after the other, with the CRC64NVME of the whole for the
