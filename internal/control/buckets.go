@@ -143,8 +143,7 @@ func connectNATS(ctx context.Context, urls, creds string) (*nats.Conn, error) {
 }
 
 // put writes v under key if the record's revision still is rev (0: if there is
-// none), and returns the new revision. An answer that got lost is found again:
-// if what is there is what we wanted to write, it was us.
+// none), and returns the new revision; errChangedByOther if it is not.
 func put(ctx context.Context, kv jetstream.KeyValue, key string, v any, rev uint64) (uint64, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -158,16 +157,31 @@ func put(ctx context.Context, kv jetstream.KeyValue, key string, v any, rev uint
 	} else {
 		next, err = kv.Update(ctx, key, b, rev)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return next, nil
-	}
-	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-		if e, gerr := kv.Get(ctx, key); gerr == nil && bytes.Equal(e.Value(), b) {
-			return e.Revision(), nil
-		}
+	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		return 0, errChangedByOther
 	}
 	return 0, fmt.Errorf("write the record of %s: %w", key, err)
+}
+
+// putOwn is put for records of which we are the only writer: if what is there
+// is what we wanted to write, it was us, and the answer got lost. Where others
+// write too that would be wrong: two may take the last but one use of a token
+// at the same moment, and both want to write the same.
+func putOwn(ctx context.Context, kv jetstream.KeyValue, key string, v any, rev uint64) (uint64, error) {
+	next, err := put(ctx, kv, key, v, rev)
+	if !errors.Is(err, errChangedByOther) {
+		return next, err
+	}
+	want, merr := json.Marshal(v)
+	gctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if e, gerr := kv.Get(gctx, key); merr == nil && gerr == nil && bytes.Equal(e.Value(), want) {
+		return e.Revision(), nil
+	}
+	return 0, err
 }
 
 // errChangedByOther is a compare-and-set that found another value.

@@ -115,7 +115,7 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, rev uint64, chan
 // somebody else writes the same records.
 func (h *Hub) save(ctx context.Context, j Job, rev uint64) (next uint64, ok bool) {
 	for failing := false; ; failing = true {
-		next, err := put(ctx, h.store.jobs, j.ID, j, rev)
+		next, err := putOwn(ctx, h.store.jobs, j.ID, j, rev)
 		if err == nil {
 			return next, true
 		}

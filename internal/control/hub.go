@@ -96,8 +96,8 @@ func (n *node) view(name string, now time.Time) NodeView {
 
 // OpenHub opens or founds a cluster in config.State and starts its NATS
 // server. The caller runs it, or closes it if it never comes to that.
-func OpenHub(ctx context.Context, config Config) (h *Hub, err error) {
-	h = &Hub{
+func OpenHub(ctx context.Context, config Config) (_ *Hub, err error) {
+	h := &Hub{
 		config: config, log: config.Log, joins: make(chan struct{}, 32),
 		nodes: map[string]*node{}, conns: map[pki.Identity]map[*tls.Conn]bool{}, active: map[string]*driven{},
 		failures: failures{by: map[string]*rate.Limiter{}},

@@ -1,0 +1,349 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/freshet/freshet/internal/peer"
+	"github.com/freshet/freshet/internal/pki"
+)
+
+func TestProtocolNames(t *testing.T) {
+	if Protocol != peer.ProtocolControl || dataProtocol != peer.ProtocolData {
+		t.Errorf("got %q and %q, want %q and %q", Protocol, dataProtocol, peer.ProtocolControl, peer.ProtocolData)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	other := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	ctx := testContext(t)
+	token := func(uses int, ttl time.Duration) string {
+		s, _, err := h.NewToken(ctx, uses, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	join := func(token, name string) error {
+		_, err := Join(ctx, JoinConfig{Hub: h.addr, Token: token, Name: name})
+		return err
+	}
+	one := token(0, 0)
+	if err := join(one, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := join(one, "b"); !errors.Is(err, ErrTokenUsed) {
+		t.Errorf("used twice: got %v", err)
+	}
+	wrong, _ := pki.ParseToken(token(1, 0))
+	wrong.Secret[3]++
+	if err := join(wrong.Encode(), "b"); !errors.Is(err, ErrTokenUnknown) {
+		t.Errorf("wrong secret: got %v", err)
+	}
+	wrong.ID = "00000000000000"
+	if err := join(wrong.Encode(), "b"); !errors.Is(err, ErrTokenUnknown) {
+		t.Errorf("wrong id: got %v", err)
+	}
+	fresh := token(1, 0)
+	if err := join(fresh, "a"); !errors.Is(err, ErrNameTaken) {
+		t.Errorf("name taken: got %v", err)
+	}
+	if err := join(fresh, "b"); err != nil {
+		t.Errorf("after a failure that was not the token's: got %v", err)
+	}
+	short := token(1, time.Second)
+	await(t, "the token expires", func() bool {
+		id, _ := pki.ParseToken(short)
+		var r tokenRecord
+		get(ctx, h.store.tokens, id.ID, &r)
+		return time.Now().After(r.Expires)
+	})
+	if err := join(short, "c"); !errors.Is(err, ErrTokenExpired) {
+		t.Errorf("expired: got %v", err)
+	}
+	_, err := Join(ctx, JoinConfig{Hub: other.addr, Token: token(1, 0), Name: "c"})
+	if e, _ := errors.AsType[*pki.OtherClusterError](err); e == nil {
+		t.Errorf("another cluster's hub: got %v", err)
+	}
+	if _, err := Join(ctx, JoinConfig{Hub: "127.0.0.1:1", Token: fresh, Name: "c"}); err == nil || !strings.Contains(err.Error(), "cannot reach the hub at 127.0.0.1:1: connection refused") {
+		t.Errorf("no hub: got %v", err)
+	}
+	for name, f := range map[string]func() error{
+		"uses": func() error { _, _, err := h.NewToken(ctx, -1, 0); return err },
+		"ttl":  func() error { _, _, err := h.NewToken(ctx, 0, -1); return err },
+	} {
+		if err := f(); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if b := h.store; b != nil { // no secret is kept
+		all(ctx, b.tokens, func(_ string, value []byte, _ uint64) {
+			tok, _ := pki.ParseToken(one)
+			if bytes.Contains(value, []byte(fmt.Sprintf("%x", [16]byte(tok.Secret)))) {
+				t.Error("a record holds a token's secret")
+			}
+		})
+	}
+}
+
+// Two at once cannot both use a token for one.
+func TestTokenRace(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	ctx := testContext(t)
+	token, _, err := h.NewToken(ctx, 2, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		wg.Go(func() {
+			_, errs[i] = Join(ctx, JoinConfig{Hub: h.addr, Token: token, Name: fmt.Sprintf("n%d", i)})
+		})
+	}
+	wg.Wait()
+	in := 0
+	for _, err := range errs {
+		if err == nil {
+			in++
+		} else if !errors.Is(err, ErrTokenUsed) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if in != 2 {
+		t.Errorf("%d joined with a token for 2", in)
+	}
+}
+
+// Without a certificate there is one door, and who keeps knocking waits.
+func TestJoinServesNothingElse(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: pki.JoinTLS(h.Fingerprint())}}
+	defer client.CloseIdleConnections()
+	call := func(method, path, body string) (int, string) {
+		req, err := http.NewRequest(method, "https://"+h.addr+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(b)
+	}
+	for _, c := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"GET", "/", "", 404}, {"GET", joinPath, "", 404}, {"POST", "/v1/jobs", "{}", 404},
+		{"POST", joinPath, "{", 400}, {"POST", joinPath, strings.Repeat(" ", 2*maxJoin) + "{}", 400}, {"POST", joinPath, "{}", 403},
+	} {
+		if got, body := call(c.method, c.path, c.body); got != c.want && !(got == 0 && len(c.body) > maxJoin) {
+			t.Errorf("%s %s: got %d %s, want %d", c.method, c.path, got, body, c.want)
+		}
+	}
+	limited := false
+	for range 12 {
+		got, _ := call("POST", joinPath, "{}")
+		limited = limited || got == 429
+	}
+	if !limited {
+		t.Error("failures are not limited")
+	}
+}
+
+// raw is a NATS client with whatever certificate, that says about itself
+// whatever it likes.
+func raw(t *testing.T, hub string, creds *pki.Credentials, opts ...nats.Option) (*nats.Conn, chan error) {
+	t.Helper()
+	l := &link{hub: hub, creds: creds}
+	errs := make(chan error, 64)
+	nc, err := nats.Connect("nats://x", append([]nats.Option{
+		nats.SetCustomDialer(dialer(func(string, string) (net.Conn, error) { return l.attempt(context.Background()) })),
+		nats.SkipHostLookup(), nats.NoReconnect(), nats.CustomInboxPrefix(inbox(string(creds.Identity().Role), creds.Identity().Name)),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { errs <- err }),
+	}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc, errs
+}
+
+func TestPermissions(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	ctx := testContext(t)
+	n1, n2 := joined(t, h, "n1", Registration{}), joined(t, h, "n2", Registration{})
+	nc, errs := raw(t, h.addr, n1.creds, nats.UserInfo("hub", "x"), nats.Token("x"), nats.Name("admin admin"))
+	denied := func(what string) {
+		t.Helper()
+		nc.Flush()
+		select {
+		case err := <-errs:
+			if !errors.Is(err, nats.ErrPermissionViolation) {
+				t.Errorf("%s: got %v", what, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: was allowed", what)
+		}
+	}
+	spec, _ := json.Marshal(aSpec)
+	for _, subject := range []string{"api.submit", "api.token", "api.remove", "up.n2.beat", "up.n2.register", "down.n2.start", "down.n1.start",
+		"watch.job.x", "$JS.API.INFO", "$KV.jobs.x", "_INBOX.admin.admin.x", "_INBOX.x", "$SYS.REQ.SERVER.PING"} {
+		nc.PublishRequest(subject, inbox("node", "n1")+".x", spec)
+		denied("publish " + subject)
+	}
+	for _, subject := range []string{">", "*.>", "api.>", "up.>", "up.n1.>", "down.>", "down.*.stat", "down.n2.>", "_INBOX.>", "_INBOX.admin.>", "watch.>", "$KV.>", "$SYS.>"} {
+		sub, err := nc.SubscribeSync(subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		denied("subscribe " + subject)
+		sub.Unsubscribe()
+	}
+	if jobs, err := h.jobs(ctx, ""); err != nil || len(jobs) != 0 {
+		t.Errorf("got %v, %v", jobs, err)
+	}
+
+	a, err := LoadAdmin(h.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, errs = raw(t, h.addr, a.Credentials)
+	for _, subject := range []string{"up.n1.beat", "down.n1.start", "$JS.API.INFO", "watch.job.x"} {
+		nc.Publish(subject, spec)
+		denied("admin: publish " + subject)
+	}
+	if _, err := Connect(ctx, Admin{h.addr, n2.creds}, ClientOptions{}); err == nil {
+		t.Error("a node's credentials make an admin")
+	}
+	if err := n2.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is not CONNECT does not get to the server, and a second one ends the
+// connection.
+func TestPipe(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	creds := joined(t, h, "n1", Registration{}).creds
+	for _, first := range []string{"PUB api.submit 2\r\n{}\r\n", "CONNECT {\r\n", strings.Repeat("x", 2*maxLine), "CONNECT []\r\n", "CONNECT {\"user\":\"hub\"}\r\nCONNECT {\"user\":\"hub\",\"pass\":\"\"}\r\nPING\r\n"} {
+		c, err := (&link{hub: h.addr, creds: creds}).attempt(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		io.WriteString(c, first)
+		b, err := io.ReadAll(c)
+		if ne, ok := err.(net.Error); ok && ne.Timeout() || strings.Contains(string(b), "PONG") {
+			t.Errorf("%.20q: was let in: %q, %v", first, b, err)
+		}
+		c.Close()
+	}
+	// The hub itself has no business here, nor has somebody without certificate.
+	if _, err := (&link{hub: h.addr, creds: h.creds}).attempt(t.Context()); err == nil {
+		t.Error("a hub was let in as a client")
+	}
+	c, err := tls.Dial("tcp", h.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{Protocol}})
+	if err == nil {
+		if _, err = c.Read(make([]byte, 1)); err == nil {
+			t.Error("somebody without certificate was let in")
+		}
+		c.Close()
+	}
+}
+
+func FuzzIdentify(f *testing.F) {
+	f.Add([]byte(`CONNECT {"verbose":false,"user":"hub","PASS":"x","jwt":"y","echo":true}` + "\r\n"))
+	f.Add([]byte("CONNECT {}\n"))
+	f.Add([]byte("PING\r\n"))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		out, err := identify(line, "node n1", "secret")
+		if err != nil {
+			return
+		}
+		arg, ok := bytes.CutPrefix(out, []byte("CONNECT "))
+		if !ok || bytes.Count(out, []byte("\n")) != 1 || !bytes.HasSuffix(out, []byte("\r\n")) {
+			t.Fatalf("got %q", out)
+		}
+		var who struct { // as the server reads it: without regard to case
+			User, Pass, Auth_Token, JWT, NKey, Sig, Account string
+		}
+		if json.Unmarshal(arg, &who) == nil && (who.User != "node n1" || who.Pass != "secret" || who.Auth_Token+who.JWT+who.NKey+who.Sig+who.Account != "") {
+			t.Fatalf("got %q", out)
+		}
+	})
+}
+
+func TestUnreachable(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	ctx := testContext(t)
+	n2 := joined(t, h, "n2", Registration{})
+	for addr, want := range map[string]string{
+		"127.0.0.1:1": "hub cannot reach n1 at 127.0.0.1:1: connection refused; give --advertise an address that the other nodes can reach",
+		"0.0.0.0:7":   `advertised address "0.0.0.0:7" is no node's address: give --advertise one that the other nodes can reach`,
+		"n1":          `advertised address "n1": want HOST:PORT`,
+		n2.addr:       "hub cannot reach n1 at " + n2.addr + `: the other end is "n2.node", not "n1.node": the address leads to another machine; give --advertise an address that the other nodes can reach`,
+	} {
+		creds, err := h.Enroll(ctx, "n1", filepath.Join(t.TempDir(), "n1.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := startAgent(t, h.addr, creds, newFakeRunner(), Registration{Addr: addr})
+		if err := a.stop(); fmt.Sprint(err) != want {
+			t.Errorf("%s: got %q, want %q", addr, fmt.Sprint(err), want)
+		}
+		if err := h.removeNode(ctx, "n1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin, err := LoadAdmin(h.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Connect(ctx, Admin{Hub: "127.0.0.1:1", Credentials: admin.Credentials}, ClientOptions{}); err == nil || err.Error() != "cannot reach the hub at 127.0.0.1:1: connection refused" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The agent of the hub's own process needs no token, and keeps its credentials.
+func TestEnroll(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	ctx := testContext(t)
+	path := filepath.Join(t.TempDir(), "node.pem")
+	c, err := h.Enroll(ctx, "n1", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := h.Enroll(ctx, "n1", path)
+	if err != nil || !again.Expires().Equal(c.Expires()) {
+		t.Errorf("got %v, %v", again, err)
+	}
+	if _, err := h.Enroll(ctx, "n1", filepath.Join(t.TempDir(), "node.pem")); !errors.Is(err, ErrNameTaken) {
+		t.Errorf("a second n1: got %v", err)
+	}
+}

@@ -1,0 +1,287 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/objstore"
+)
+
+// A scenario is a list of events with the time since the job was accepted, and
+// after each what the machine wants done and how the record stands, as
+// transcript writes it.
+type happening struct {
+	at   time.Duration
+	e    event
+	want string
+}
+
+func status(name string, s State) hasStatus { return hasStatus{NodeStatus{Name: name, State: s}} }
+
+func failing(name, why string) hasStatus {
+	return hasStatus{NodeStatus{Name: name, State: Failed, Error: why}}
+}
+
+func transcript(m *machine, cmds []command, durable bool) string {
+	var b strings.Builder
+	for _, c := range cmds {
+		switch c := c.(type) {
+		case cmdPrepare:
+			fmt.Fprintf(&b, "prepare(%s) ", c.node)
+		case cmdStart:
+			fmt.Fprintf(&b, "start(%s) ", c.node)
+		case cmdStop:
+			fmt.Fprintf(&b, "stop(%s) ", c.node)
+		}
+	}
+	if durable {
+		b.WriteString("save ")
+	}
+	fmt.Fprintf(&b, "%s:", m.job.State)
+	for _, n := range m.job.Nodes {
+		fmt.Fprintf(&b, " %s=%s", n.Name, n.State)
+	}
+	if m.job.Error != "" {
+		fmt.Fprintf(&b, " (%s)", m.job.Error)
+	}
+	return b.String()
+}
+
+func TestMachine(t *testing.T) {
+	const s = time.Second
+	up := func(names ...string) map[string]string {
+		m := map[string]string{}
+		for _, n := range names {
+			m[n] = n + ":1"
+		}
+		return m
+	}
+	ready := func(n string) event { return wasPrepared{node: n} }
+	held := func(n string) event { return wasPrepared{node: n, present: true} }
+	for name, c := range map[string]struct {
+		up, down map[string]string
+		timeout  time.Duration
+		happens  []happening
+	}{
+		"all well": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "preparing: a=preparing b=preparing"},
+			{2 * s, ready("a"), "start(a) start(b) save running: a=running b=running"},
+			{3 * s, hasBeaten{"a", true}, "running: a=running b=running"},
+			{4 * s, hasStatus{NodeStatus{Name: "b", State: Running, Have: 5}}, "running: a=running b=running"},
+			{5 * s, status("b", Done), "save running: a=running b=done"},
+			{6 * s, status("b", Running), "running: a=running b=done"}, // overtaken
+			{7 * s, status("a", Done), "save done: a=done b=done"},
+			{8 * s, failing("a", "late"), "done: a=done b=done"},
+		}},
+		"everybody has it": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, held("b"), "preparing: a=preparing b=preparing"},
+			{2 * s, held("a"), "save done: a=present b=present"},
+		}},
+		"one has it and gives": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, held("a"), "preparing: a=preparing b=preparing"},
+			{2 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{3 * s, status("b", Done), "save running: a=running b=done"},
+			{4 * s, status("a", Present), "save done: a=present b=done"},
+		}},
+		"one down, one cannot, one silent": {up: up("a", "b", "c"), down: map[string]string{"d": "down: last heard of 3m0s ago"}, happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) prepare(c) preparing: a=preparing b=preparing c=preparing d=failed"},
+			{1 * s, wasPrepared{node: "a", err: "disk\nfull"}, "preparing: a=failed b=preparing c=preparing d=failed"},
+			{2 * s, ready("b"), "preparing: a=failed b=preparing c=preparing d=failed"},
+			{14 * s, ticked{}, "preparing: a=failed b=preparing c=preparing d=failed"},
+			{15 * s, ticked{}, "start(b) save running: a=failed b=running c=failed d=failed"},
+			{16 * s, ready("c"), "running: a=failed b=running c=failed d=failed"}, // too late
+			{17 * s, status("c", Done), "running: a=failed b=running c=failed d=failed"},
+			{18 * s, status("b", Done), "save failed: a=failed b=done c=failed d=failed (a: disk full; and 2 more nodes)"},
+		}},
+		"nobody can": {up: up("a"), happens: []happening{
+			{0, begun{}, "prepare(a) preparing: a=preparing"},
+			{1 * s, wasPrepared{node: "a", err: "no"}, "save failed: a=failed (a: no)"},
+		}},
+		"a start that got lost": {up: up("a"), happens: []happening{
+			{0, begun{}, "prepare(a) preparing: a=preparing"},
+			{1 * s, ready("a"), "start(a) save running: a=running"},
+			{2 * s, status("a", Preparing), "start(a) running: a=running"},
+			{3 * s, status("a", Running), "running: a=running"},
+			{4 * s, notStarted{"a", "agent restarted during the job"}, "save failed: a=failed (a: agent restarted during the job)"},
+		}},
+		"cancel while preparing": {up: up("a", "b", "c"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) prepare(c) preparing: a=preparing b=preparing c=preparing"},
+			{1 * s, held("c"), "preparing: a=preparing b=preparing c=preparing"},
+			{2 * s, toCancel{"cancelled"}, "stop(a) stop(b) stop(c) save cancelled: a=cancelled b=cancelled c=present (cancelled)"},
+		}},
+		"cancel, and one does not confirm": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{2 * s, toCancel{"cancelled"}, "stop(a) stop(b) save running: a=running b=running"},
+			{2 * s, toCancel{"cancelled"}, "running: a=running b=running"},
+			{3 * s, status("a", Cancelled), "save running: a=cancelled b=running"},
+			{11 * s, hasBeaten{"b", true}, "stop(b) running: a=cancelled b=running"},
+			{12 * s, ticked{}, "save cancelled: a=cancelled b=cancelled (cancelled)"},
+		}},
+		"cancelled when all was done": {up: up("a"), happens: []happening{
+			{0, begun{}, "prepare(a) preparing: a=preparing"},
+			{1 * s, ready("a"), "start(a) save running: a=running"},
+			{2 * s, toCancel{"cancelled"}, "stop(a) save running: a=running"},
+			{3 * s, status("a", Done), "save done: a=done"},
+		}},
+		"timeout": {up: up("a"), timeout: 5 * s, happens: []happening{
+			{0, begun{}, "prepare(a) preparing: a=preparing"},
+			{1 * s, ready("a"), "start(a) save running: a=running"},
+			{5 * s, ticked{}, "stop(a) save running: a=running"},
+			{6 * s, failing("a", "timed out after 5s"), "save failed: a=failed (a: timed out after 5s)"},
+		}},
+		"timeout while preparing": {up: up("a"), timeout: 2 * s, happens: []happening{
+			{0, begun{}, "prepare(a) preparing: a=preparing"},
+			{2 * s, ticked{}, "stop(a) save failed: a=failed (a: timed out after 2s)"},
+		}},
+		"lost": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{10 * s, hasBeaten{"b", true}, "running: a=running b=running"},
+			{11 * s, ticked{}, "save running: a=failed b=running"},
+			{12 * s, status("b", Done), "save failed: a=failed b=done (a: lost: no sign of life for 10s)"},
+		}},
+		"lost and found": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{10 * s, hasBeaten{"b", true}, "running: a=running b=running"},
+			{11 * s, ticked{}, "save running: a=failed b=running"},
+			{12 * s, status("a", Running), "save running: a=running b=running"},
+			{13 * s, status("a", Done), "save running: a=done b=running"},
+			{14 * s, status("b", Done), "save done: a=done b=done"},
+		}},
+		"an agent without the job": {up: up("a"), happens: []happening{
+			{0, begun{}, "prepare(a) preparing: a=preparing"},
+			{1 * s, ready("a"), "start(a) save running: a=running"},
+			{1 * s, hasBeaten{"a", false}, "running: a=running"}, // was under way
+			{2 * s, hasBeaten{"a", true}, "running: a=running"},
+			{3 * s, hasBeaten{"a", false}, "running: a=running"},
+			{4 * s, hasBeaten{"a", false}, "running: a=running"},
+			{5 * s, hasBeaten{"a", false}, "save failed: a=failed (a: agent restarted during the job)"},
+		}},
+		"strangers": {up: up("a"), happens: []happening{
+			{0, begun{}, "prepare(a) preparing: a=preparing"},
+			{0, ready("x"), "preparing: a=preparing"},
+			{0, status("a", Done), "preparing: a=preparing"}, // not started
+			{1 * s, ready("a"), "start(a) save running: a=running"},
+			{2 * s, status("x", Done), "running: a=running"},
+			{2 * s, status("a", "nonsense"), `save failed: a=failed (a: agent reported a state "nonsense" that this control plane does not know)`},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t0 := time.Unix(1e9, 0)
+			m := newMachine(Job{ID: "j", Accepted: t0, Object: objstore.Object{Size: 10}, Spec: Spec{Timeout: Duration(c.timeout)}}, c.up, c.down)
+			for _, h := range c.happens {
+				before := m.job.Revision
+				cmds, changed, durable := m.step(t0.Add(h.at), h.e)
+				if got := transcript(m, cmds, durable); got != h.want {
+					t.Errorf("at %v, %T%+v:\n got %s\nwant %s", h.at, h.e, h.e, got, h.want)
+				}
+				if (m.job.Revision > before) != changed {
+					t.Errorf("at %v: revision %d after %d, changed %v", h.at, m.job.Revision, before, changed)
+				}
+				if m.job.State.Ended() == m.job.Ended.IsZero() {
+					t.Errorf("at %v: %s, ended %v", h.at, m.job.State, m.job.Ended)
+				}
+			}
+		})
+	}
+}
+
+func TestResume(t *testing.T) {
+	t0 := time.Unix(1e9, 0)
+	m := newMachine(Job{ID: "j", Accepted: t0}, map[string]string{"a": "a:1", "b": "b:1"}, nil)
+	m.step(t0, begun{})
+	r, changed := resume(m.snapshot(), t0.Add(time.Minute))
+	if got, want := transcript(r, nil, changed), "save failed: a=failed b=failed ("+errRestarted+")"; got != want {
+		t.Errorf("preparing: got %s, want %s", got, want)
+	}
+	m.step(t0, wasPrepared{node: "a"})
+	m.step(t0, wasPrepared{node: "b"})
+	t1 := t0.Add(time.Hour)
+	r, changed = resume(m.snapshot(), t1)
+	if changed || r.job.State != Running {
+		t.Fatalf("running: got %s", transcript(r, nil, changed))
+	}
+	r.step(t1.Add(14*time.Second), ticked{})
+	cmds, _, _ := r.step(t1.Add(14*time.Second), status("a", Preparing)) // the hub died before it could start it
+	if got, want := transcript(r, cmds, false), "start(a) running: a=running b=running"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	r.step(t1.Add(15*time.Second), ticked{})
+	if got, want := r.job.Nodes[1].Error, "lost: no sign of life for 10s"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r.step(t1.Add(16*time.Second), status("a", Done))
+	if got, want := r.job.Error, "b: lost: no sign of life for 10s"; r.job.State != Failed || got != want {
+		t.Errorf("got %s %q, want %q", r.job.State, got, want)
+	}
+}
+
+func TestSelectNodes(t *testing.T) {
+	known := map[string]NodeView{
+		"gpu-1": {Name: "gpu-1", Site: "east", Labels: map[string]string{"rack": "1"}},
+		"gpu-2": {Name: "gpu-2", Site: "west", Labels: map[string]string{"rack": "2"}},
+		"cpu-1": {Name: "cpu-1", Site: "east"},
+	}
+	for _, c := range []struct{ sel, want string }{
+		{"", "cpu-1 gpu-1 gpu-2"},
+		{"gpu-1", "gpu-1"},
+		{"gpu-*", "gpu-1 gpu-2"},
+		{"gpu-2 gpu-? cpu-1", "cpu-1 gpu-1 gpu-2"},
+		{"site=east", "cpu-1 gpu-1"},
+		{"rack=[12]", "gpu-1 gpu-2"},
+		{"rack=3", `no node matches "rack=3"; known nodes: cpu-1, gpu-1, gpu-2`},
+		{"gpu-1 gpu-9", `no node matches "gpu-9"; known nodes: cpu-1, gpu-1, gpu-2`},
+		{"[", `selector "[": unfinished pattern`},
+		{"=x", `selector "=x": want a name, a glob such as "gpu-*" or label=value`},
+	} {
+		names, err := selectNodes(strings.Fields(c.sel), known)
+		got := strings.Join(names, " ")
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%q: got %q, want %q", c.sel, got, c.want)
+		}
+	}
+}
+
+func TestIDs(t *testing.T) {
+	t0 := idEpoch.Add(time.Hour)
+	a, b := newID(t0), newID(t0.Add(10*time.Millisecond))
+	if len(a) != idChars || !isIDPrefix(a) || a >= b {
+		t.Errorf("got %q and %q 10ms later", a, b)
+	}
+}
+
+func TestErrorsOnTheWire(t *testing.T) {
+	for i, k := range kinds {
+		if k == nil {
+			continue
+		}
+		err := decodeError(encodeError(fmt.Errorf("n1: a\nb: %w", k)))
+		if got, want := err.Error(), "n1: a b: "+k.Error(); got != want {
+			t.Errorf("kind %d: got %q, want %q", i, got, want)
+		}
+		for _, other := range kinds {
+			if other != nil && (other == k) != errors.Is(err, other) {
+				t.Errorf("kind %d is %v: %v", i, other, !(other == k))
+			}
+		}
+	}
+	for _, s := range []string{"", "x", "99 from the future", "-1 x", "7"} {
+		if err := decodeError(s); err == nil || err.Error() == "" {
+			t.Errorf("%q: got %v", s, err)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package control
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// existing starts a NATS server as a user may have one.
+func existing(t *testing.T, o server.Options) string {
+	t.Helper()
+	o.Host, o.Port, o.NoLog, o.NoSigs, o.StoreDir = "127.0.0.1", -1, true, true, t.TempDir()
+	s, err := server.NewServer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("NATS server is not ready")
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	return s.Addr().String()
+}
+
+func TestExternalNATS(t *testing.T) {
+	noLeaks(t)
+	addr := existing(t, server.Options{JetStream: true, Username: "u", Password: "hunter2"})
+	state := t.TempDir()
+	config := Config{State: state, NATS: "nats://u:hunter2@" + addr}
+	h := startHub(t, config, "127.0.0.1:0")
+	agents := threeNodes(t, h)
+	c := h.client(t, ClientOptions{})
+	ctx := testContext(t)
+	job, err := c.Submit(ctx, aSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range agents {
+		a.awaitBegun(t, job.ID)
+	}
+	h.stop()
+	if entries, err := os.ReadDir(state + "/nats"); err == nil {
+		t.Errorf("records are in the state directory too: %v", entries)
+	}
+	startHub(t, config, h.addr)
+	for _, a := range agents {
+		a.finish <- done
+	}
+	for j, err := range c.Watch(ctx, job.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		job = j
+	}
+	if job.State != Done {
+		t.Errorf("got %+v", job)
+	}
+}
+
+func TestExternalNATSRefused(t *testing.T) {
+	noLeaks(t)
+	plain := existing(t, server.Options{Username: "u", Password: "hunter2"})
+	for _, c := range []struct{ url, want string }{
+		{"nats://u:hunter2@" + plain, "open the cluster's records: NATS has no JetStream (for this account): the control plane keeps its records there; enable it"},
+		{"nats://u:hunter3@" + plain, "NATS at " + plain + ": nats: Authorization Violation"},
+		{"nats://u:hunter2@127.0.0.1:1", "NATS at 127.0.0.1:1: nats: no servers available for connection"},
+		{"nats://u:hunter2@%zz:1", "NATS: unreadable URL: want nats://HOST:4222, several separated by commas"},
+		{"http://u:hunter2@h:1", `NATS: URL scheme "http": want nats or tls`},
+	} {
+		_, err := OpenHub(testContext(t), Config{State: t.TempDir(), NATS: c.url, Log: testLog(t)})
+		if got := fmt.Sprint(err); got != c.want || strings.Contains(got, "hunter") {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+const crashState = "FRESHET_TEST_CRASH_STATE"
+
+// TestCrashingHub is the process that TestDurable kills.
+func TestCrashingHub(t *testing.T) {
+	state := os.Getenv(crashState)
+	if state == "" {
+		t.Skip("a part of TestDurable")
+	}
+	h := startHub(t, Config{State: state}, "127.0.0.1:0")
+	joined(t, h, "n1", Registration{})
+	c := h.client(t, ClientOptions{})
+	for i := 0; ; i++ {
+		job, err := c.Submit(testContext(t), Spec{Source: "s3://bucket/key", Dest: fmt.Sprintf("/data/%d", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("accepted", job.ID)
+	}
+}
+
+// What was acknowledged is there after a kill -9 a moment later.
+func TestDurable(t *testing.T) {
+	noLeaks(t)
+	state := t.TempDir()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := testContext(t)
+	cmd := exec.CommandContext(ctx, exe, "-test.run=^TestCrashingHub$")
+	cmd.Env = append(os.Environ(), crashState+"="+state)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var accepted []string
+	lines := bufio.NewScanner(out)
+	for len(accepted) < 5 && lines.Scan() {
+		if id, ok := strings.CutPrefix(lines.Text(), "accepted "); ok {
+			accepted = append(accepted, id)
+		} else {
+			t.Log(lines.Text())
+		}
+	}
+	cmd.Process.Kill()
+	for lines.Scan() { // accepted and told before the signal arrived
+		if id, ok := strings.CutPrefix(lines.Text(), "accepted "); ok {
+			accepted = append(accepted, id)
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the process ended by itself")
+	}
+	if len(accepted) < 5 {
+		t.Fatalf("%d jobs were accepted", len(accepted))
+	}
+	h := startHub(t, Config{State: state}, "127.0.0.1:0")
+	for _, id := range accepted {
+		j, err := h.job(ctx, id)
+		if err != nil {
+			t.Errorf("job %s is lost: %v", id, err)
+		} else if j.State == Preparing {
+			await(t, "job "+id+" is failed", func() bool { j, _ := h.job(ctx, id); return j.State == Failed && j.Error == errRestarted })
+		}
+	}
+	if n := h.views()["n1"]; n.Name == "" || n.Up {
+		t.Errorf("got %+v", n)
+	}
+	// Written through: the server says so itself.
+	if o := h.core.srv; !o.JetStreamConfig().SyncAlways {
+		t.Error("records are not synced")
+	}
+}
+
+// Two control planes on the same records: the one that finds out ends.
+func TestTwoHubs(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	ctx := testContext(t)
+	rev, err := putOwn(ctx, h.store.jobs, "x", Job{ID: "x"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := putOwn(ctx, h.store.jobs, "x", Job{ID: "x"}, 0); err != nil || again != rev {
+		t.Errorf("an answer that got lost: got %d, %v, want %d", again, err, rev)
+	}
+	if _, err := putOwn(ctx, h.store.jobs, "x", Job{ID: "x", State: Done}, rev+7); !errors.Is(err, errChangedByOther) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := put(ctx, h.store.jobs, "x", Job{ID: "x"}, 0); !errors.Is(err, errChangedByOther) {
+		t.Errorf("got %v", err)
+	}
+}
