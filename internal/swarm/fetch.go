@@ -215,9 +215,9 @@ func (n *node) sourceError(span piece.Range, err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, objstore.ErrChanged):
-		return fmt.Errorf("%s: %w while it was read; nothing was put in place: run the job again for the new version", n.Object.Key, objstore.ErrChanged)
+		return fmt.Errorf("%s: %w while it was read; nothing was put in place: run the job again for the new version", n.Source, objstore.ErrChanged)
 	}
-	return fmt.Errorf("read pieces %v of %s from the store: %w", span, n.Object.Key, err)
+	return fmt.Errorf("read pieces %v of %s from the store: %w", span, n.Source, err)
 }
 
 // counting counts the bytes read from the store.

@@ -87,6 +87,7 @@ type Config struct {
 	Self      int       // our rank
 	Members   []Member
 	Algorithm Algorithm
+	Source    string // for people and recordings; the store is asked for Object.Key
 	Object    objstore.Object
 	Layout    piece.Layout
 	PerWork   int            // pieces per work unit; zero: steal.DefaultPerWork
@@ -200,12 +201,15 @@ func Run(ctx context.Context, c Config) (Progress, error) {
 	if c.Algorithm == Flat { // everybody for himself
 		c.Members, c.Self = c.Members[c.Self:c.Self+1], 0
 	}
+	if c.Source == "" {
+		c.Source = c.Object.Key
+	}
 	names := make([]string, len(c.Members))
 	for i, m := range c.Members {
 		names[i] = m.Name
 	}
 	c.Recorder.Record(time.Now(), Event{
-		Kind: "run", Algorithm: string(c.Algorithm), Source: c.Object.Key, Size: int64(c.Layout.Size),
+		Kind: "run", Algorithm: string(c.Algorithm), Source: c.Source, Size: int64(c.Layout.Size),
 		PieceSize: int64(c.Layout.Piece), Nodes: names, Start: c.Start,
 	})
 	n := newNode(c)

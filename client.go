@@ -1,0 +1,65 @@
+package freshet
+
+import (
+	"context"
+
+	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/swarm"
+)
+
+// What a Client speaks of. The types are the control plane's own: a job is the
+// same thing in its record, on the wire and here.
+type (
+	// Client is an admin's connection to a cluster. It comes back by itself
+	// when it breaks, and all of its methods may be called at once.
+	Client = control.Client
+	// ClientOptions may be left out.
+	ClientOptions = control.ClientOptions
+	// Spec is what a broadcast is to do.
+	Spec = control.Spec
+	// Job is the record of a broadcast.
+	Job = control.Job
+	// NodeStatus is one node's part of a job.
+	NodeStatus = control.NodeStatus
+	// NodeView is a node as the control plane knows it.
+	NodeView = control.NodeView
+	// Fault is something that a node saw another node or the store do wrong.
+	Fault = control.Fault
+	// State is where a job or a node's part of it stands.
+	State = control.State
+	// Duration is a time.Duration that JSON shows as text.
+	Duration = control.Duration
+)
+
+// The states of jobs and of nodes' parts.
+const (
+	Preparing = control.Preparing
+	Running   = control.Running
+	Done      = control.Done
+	Present   = control.Present
+	Failed    = control.Failed
+	Cancelled = control.Cancelled
+)
+
+// The algorithms of a broadcast; package swarm says what each does.
+const (
+	Flat     = string(swarm.Flat)
+	NonSteal = string(swarm.NonSteal)
+	Steal    = string(swarm.Steal)
+)
+
+// Algorithms lists them, and DefaultAlgorithm is for who does not choose.
+var Algorithms = []string{Flat, NonSteal, Steal}
+
+// DefaultAlgorithm is what a Spec without one gets.
+const DefaultAlgorithm = string(swarm.Default)
+
+// Connect connects to the cluster whose admin credential, as a node with a
+// control plane writes it, lies in adminFile.
+func Connect(ctx context.Context, adminFile string, o ClientOptions) (*Client, error) {
+	admin, err := control.LoadAdmin(adminFile)
+	if err != nil {
+		return nil, err
+	}
+	return control.Connect(ctx, admin, o)
+}

@@ -1,0 +1,377 @@
+package freshet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/landing"
+	"github.com/freshet/freshet/internal/pace"
+	"github.com/freshet/freshet/internal/peer"
+	"github.com/freshet/freshet/internal/pki"
+	"github.com/freshet/freshet/unit"
+)
+
+// DefaultPort is the TCP port of a node where nobody says otherwise.
+const DefaultPort = "7433"
+
+// NodeConfig says what a Node is. A process has a control plane, an agent, or both.
+type NodeConfig struct {
+	State  string // directory for credentials and records, made if need be; one process at a time
+	Listen string // HOST:PORT to listen on; empty: every address, DefaultPort
+
+	// Advertise is where the other nodes reach this one: HOST:PORT, a host, or
+	// the name of a network interface. Empty: the address this machine uses towards
+	// the control plane or, with a control plane of its own, its first address that is not loopback.
+	Advertise string
+
+	ControlPlane bool   // run the cluster's control plane here
+	NATS         string // with ControlPlane: an existing NATS cluster that keeps its records; empty: an embedded one
+	NATSCreds    string // credentials file for it; empty: none
+
+	Join  string // without ControlPlane: HOST:PORT of the control plane
+	Token string // for the first time; credentials in State make it needless
+
+	Agent   bool // take part in jobs
+	Name    string
+	Roots   []string // directories under which jobs may write; at least one
+	Site    string
+	Labels  map[string]string
+	RateIn  unit.Bandwidth // caps on all traffic of this process, the store's included; zero: none
+	RateOut unit.Bandwidth
+
+	Version string       // of the program, for others to see
+	Log     *slog.Logger // nil: slog.Default()
+}
+
+// Node is one process of a cluster, between Start and Close.
+type Node struct {
+	config    NodeConfig
+	log       *slog.Logger
+	port      *peer.Port
+	hub       *control.Hub // nil: no control plane here
+	worker    *worker      // nil: no agent here
+	advertise string
+	admin     string
+
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+	ended  chan struct{}
+	once   sync.Once
+
+	mu  sync.Mutex // guards err
+	err error      // the first cause of the end
+}
+
+// Start starts a node and returns when it has its place in the cluster: a
+// control plane that listens, an agent that is registered. ctx covers the
+// start only; Close ends the node.
+func Start(ctx context.Context, c NodeConfig) (n *Node, err error) {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Listen == "" {
+		c.Listen = ":" + DefaultPort
+	}
+	if !c.ControlPlane && !c.Agent {
+		return nil, errors.New("a node needs a control plane, an agent, or both")
+	}
+	if c.Agent && len(c.Roots) == 0 {
+		return nil, errors.New("an agent needs at least one root, a directory under which jobs may write")
+	}
+	if c.State == "" {
+		return nil, errors.New("a node needs a state directory")
+	}
+	if err := os.MkdirAll(c.State, 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	n = &Node{config: c, log: c.Log, ended: make(chan struct{})}
+	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	n.cancel = cancel
+	if err := n.open(ctx); err != nil {
+		n.abandon()
+		return nil, err
+	}
+	n.spawn(func() error { return n.port.Run(run) })
+	if n.hub != nil {
+		n.spawn(func() error { return n.hub.Run(run) })
+	}
+	if c.Agent {
+		err = n.register(ctx, run)
+	}
+	go func() { // ends with the last of wg; Close and Wait wait for it
+		n.wg.Wait()
+		if n.worker != nil {
+			n.worker.close()
+		}
+		close(n.ended)
+	}()
+	if err != nil {
+		n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// open makes everything that can fail before something runs.
+func (n *Node) open(ctx context.Context) (err error) {
+	c := &n.config
+	in, out := pace.New(c.RateIn), pace.New(c.RateOut)
+	options := peer.Options{In: in, Out: out, Log: n.log}
+	dial := peer.Dialer("", nil, nil) // the control plane's traffic is not counted
+	if c.ControlPlane {
+		n.hub, err = control.OpenHub(ctx, control.Config{State: filepath.Join(c.State, "hub"), NATS: c.NATS, NATSCreds: c.NATSCreds, Log: n.log})
+		if err != nil {
+			return err
+		}
+		options.Hub = n.hub.Credentials()
+	}
+	if c.Agent {
+		if n.worker, err = openWorker(c, in, out); err != nil {
+			return err
+		}
+		path := filepath.Join(c.State, "node.pem")
+		if n.hub != nil {
+			n.worker.creds, err = n.hub.Enroll(ctx, c.Name, path)
+		} else {
+			n.worker.creds, err = credentials(ctx, c, path, dial)
+		}
+		if err != nil {
+			return err
+		}
+		options.Credentials = n.worker.creds
+	}
+	if n.port, err = peer.Listen(c.Listen, options); err != nil {
+		return err
+	}
+	if n.hub != nil {
+		n.port.Handle(peer.ProtocolControl, true, n.hub.ServeControl)
+		n.port.Handle(peer.ProtocolJoin, false, n.hub.ServeJoin)
+	}
+	if n.advertise, err = advertised(c.Advertise, c.Join, n.port.Addr()); err != nil {
+		return err
+	}
+	if n.hub != nil {
+		if n.admin, err = n.hub.WriteAdmin(n.advertise); err != nil {
+			return err
+		}
+	}
+	if n.worker != nil {
+		n.worker.port = n.port
+	}
+	return nil
+}
+
+// credentials are those in path or, for who has none yet, new ones in exchange for the token.
+func credentials(ctx context.Context, c *NodeConfig, path string, dial func(context.Context, string, string) (net.Conn, error)) (*pki.Credentials, error) {
+	if c.Join == "" {
+		return nil, errors.New("an agent needs the address of a control plane to join")
+	}
+	creds, err := pki.Load(path)
+	switch {
+	case err == nil && c.Token != "":
+		if token, err := pki.ParseToken(c.Token); err == nil && token.CAFingerprint != creds.Identity().Cluster {
+			return nil, fmt.Errorf("%s holds credentials of cluster %s, the token is of cluster %s: use another state directory to join that one",
+				path, pki.Short(creds.Identity().Cluster), pki.Short(token.CAFingerprint))
+		}
+		fallthrough
+	case err == nil:
+		if name := creds.Identity().Name; name != c.Name {
+			return nil, fmt.Errorf("%s holds the credentials of node %s, not of %s: use that name, or another state directory", path, name, c.Name)
+		}
+		return creds, nil
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, err
+	case c.Token == "":
+		return nil, fmt.Errorf("no credentials in %s yet: give a token (freshet token, where the control plane runs)", path)
+	}
+	creds, err = control.Join(ctx, control.JoinConfig{Hub: c.Join, Token: c.Token, Name: c.Name, Dial: dial})
+	if err != nil {
+		return nil, err
+	}
+	return creds, creds.Save(path)
+}
+
+// register runs the agent and waits until the control plane has taken it in.
+func (n *Node) register(ctx, run context.Context) error {
+	c := &n.config
+	hub := c.Join
+	if n.hub != nil {
+		hub = n.advertise
+	}
+	registered, failed := make(chan struct{}), make(chan error, 1)
+	var once sync.Once
+	agent := &control.Agent{
+		Hub: hub, Credentials: n.worker.creds, Runner: n.worker, Log: n.log, Dial: peer.Dialer("", nil, nil),
+		Registration: control.Registration{
+			Addr: n.advertise, Site: c.Site, Labels: c.Labels, Roots: n.worker.roots.Dirs(),
+			Version: c.Version, RateIn: c.RateIn, RateOut: c.RateOut,
+		},
+		Registered: func() { once.Do(func() { close(registered) }) },
+	}
+	n.spawn(func() error {
+		err := agent.Run(run)
+		failed <- err
+		return err
+	})
+	select {
+	case <-registered:
+		return nil
+	case err := <-failed:
+		if err == nil {
+			err = context.Cause(run)
+		}
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the control plane at %s: %w", hub, context.Cause(ctx))
+	}
+}
+
+// spawn runs a part of the node. When one fails all end.
+func (n *Node) spawn(run func() error) {
+	n.wg.Go(func() {
+		if err := run(); err != nil {
+			n.mu.Lock()
+			if n.err == nil {
+				n.err = err
+			}
+			n.mu.Unlock()
+			n.cancel(err)
+		}
+	})
+}
+
+// abandon closes what open had opened when it failed.
+func (n *Node) abandon() {
+	if n.port != nil {
+		n.port.Close()
+	}
+	if n.hub != nil {
+		n.hub.Close()
+	}
+	if n.worker != nil {
+		n.worker.close()
+	}
+}
+
+// Name is the node's name, empty without an agent.
+func (n *Node) Name() string {
+	if n.worker == nil {
+		return ""
+	}
+	return n.worker.creds.Identity().Name
+}
+
+// Addr is where other nodes reach this one.
+func (n *Node) Addr() string { return n.advertise }
+
+// AdminFile is the admin's credential, empty without a control plane.
+func (n *Node) AdminFile() string { return n.admin }
+
+// NewToken issues a token with which uses nodes can join within ttl. Only a node with a control plane can.
+func (n *Node) NewToken(ctx context.Context, uses int) (string, error) {
+	if n.hub == nil {
+		return "", errors.New("this node has no control plane")
+	}
+	token, _, err := n.hub.NewToken(ctx, uses, 0)
+	return token, err
+}
+
+// Wait returns when the node has ended, with the cause unless it was Close.
+func (n *Node) Wait() error {
+	<-n.ended
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
+}
+
+// Close ends the node: running jobs end here as failed, and nothing of them is left behind.
+func (n *Node) Close() error {
+	n.once.Do(func() { n.cancel(nil) })
+	return n.Wait()
+}
+
+// advertised is HOST:PORT at which others reach a port that listens on addr.
+func advertised(want, hub string, addr net.Addr) (string, error) {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return "", err
+	}
+	if want != "" {
+		if h, p, err := net.SplitHostPort(want); err == nil {
+			return net.JoinHostPort(h, p), nil
+		}
+		if ifc, err := net.InterfaceByName(want); err == nil {
+			ip, err := firstAddress(ifc)
+			if err != nil {
+				return "", err
+			}
+			return net.JoinHostPort(ip, port), nil
+		}
+		return net.JoinHostPort(want, port), nil
+	}
+	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
+		return net.JoinHostPort(host, port), nil
+	}
+	if hub != "" { // what this machine uses towards the hub; nothing is sent
+		if c, err := net.Dial("udp", hub); err == nil {
+			defer c.Close()
+			local, _, _ := net.SplitHostPort(c.LocalAddr().String())
+			return net.JoinHostPort(local, port), nil
+		}
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return "", err
+	}
+	for _, ifc := range interfaces {
+		if ifc.Flags&net.FlagUp == 0 || ifc.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		if ip, err := firstAddress(&ifc); err == nil {
+			return net.JoinHostPort(ip, port), nil
+		}
+	}
+	return net.JoinHostPort("127.0.0.1", port), nil
+}
+
+// firstAddress is an interface's first global address, IPv4 before IPv6.
+func firstAddress(ifc *net.Interface) (string, error) {
+	addrs, err := ifc.Addrs()
+	if err != nil {
+		return "", fmt.Errorf("interface %s: %w", ifc.Name, err)
+	}
+	var ips []net.IP
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && (n.IP.IsGlobalUnicast() || n.IP.IsLoopback()) {
+			ips = append(ips, n.IP)
+		}
+	}
+	if len(ips) == 0 {
+		return "", fmt.Errorf("interface %s has no address", ifc.Name)
+	}
+	if i := slices.IndexFunc(ips, func(ip net.IP) bool { return ip.To4() != nil }); i >= 0 {
+		return ips[i].String(), nil
+	}
+	return ips[0].String(), nil
+}
+
+// openRoots opens the roots and removes what a killed process left in them.
+func openRoots(c *NodeConfig) (*landing.Roots, error) {
+	roots, err := landing.OpenRoots(c.Roots, filepath.Join(c.State, "landing"))
+	if err != nil {
+		return nil, err
+	}
+	if err := roots.Sweep(); err != nil {
+		roots.Close()
+		return nil, err
+	}
+	return roots, nil
+}

@@ -1,0 +1,319 @@
+package freshet
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/landing"
+	"github.com/freshet/freshet/internal/pace"
+	"github.com/freshet/freshet/internal/peer"
+	"github.com/freshet/freshet/internal/pki"
+	"github.com/freshet/freshet/internal/swarm"
+	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/objstore/open"
+	"github.com/freshet/freshet/objstore/retry"
+	"github.com/freshet/freshet/piece"
+)
+
+const (
+	receiveBlocks  = 64 // of 256 KiB: all that a node holds of what comes in, whatever the number and size of jobs
+	sendBlocks     = 64 // likewise of what goes out
+	keepRecordings = 50
+	statPatience   = 10 * time.Second // with a store, while the user waits for the job to begin
+)
+
+// worker does a node's part of jobs: it is the control plane's Runner.
+type worker struct {
+	creds         *pki.Credentials
+	port          *peer.Port
+	roots         *landing.Roots
+	recordings    string // directory
+	receive, send *peer.Pool
+	dial          func(ctx context.Context, network, addr string) (net.Conn, error) // to stores
+	log           *slog.Logger
+}
+
+func openWorker(c *NodeConfig, in, out *pace.Limiter) (*worker, error) {
+	roots, err := openRoots(c)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{
+		roots: roots, recordings: filepath.Join(c.State, "recordings"), log: c.Log,
+		receive: peer.NewPool(receiveBlocks), send: peer.NewPool(sendBlocks),
+		dial: peer.Dialer("", limiters(in), limiters(out)),
+	}
+	if err := os.MkdirAll(w.recordings, 0o700); err != nil {
+		roots.Close()
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	return w, nil
+}
+
+func limiters(l *pace.Limiter) []*pace.Limiter {
+	if l == nil {
+		return nil
+	}
+	return []*pace.Limiter{l}
+}
+
+func (w *worker) close() { w.roots.Close() }
+
+// open opens a job's source, patient for as long.
+func (w *worker) open(ctx context.Context, spec control.Spec, patience time.Duration, note func(err error)) (objstore.Store, string, error) {
+	store, key, err := open.URL(ctx, spec.Source, open.Options{Dial: w.dial})
+	if err != nil {
+		return nil, "", err
+	}
+	return retry.New(store, retry.Policy{Patience: patience, OnRetry: func(op, key string, attempt int, wait time.Duration, err error) {
+		w.log.Info("store: trying again", "op", op, "key", open.Redact(key), "attempt", attempt, "wait", wait, "err", err)
+		if note != nil {
+			note(err)
+		}
+	}}), key, nil
+}
+
+// Stat says what the source is now.
+func (w *worker) Stat(ctx context.Context, spec control.Spec) (objstore.Object, error) {
+	store, key, err := w.open(ctx, spec, statPatience, nil)
+	if err != nil {
+		return objstore.Object{}, err
+	}
+	defer store.Close()
+	o, err := store.Stat(ctx, key)
+	if err != nil {
+		return o, err
+	}
+	if !o.Pinned() && !spec.Unpinned {
+		return o, objstore.Permanent(fmt.Errorf("%s has neither an ETag nor a date, so that a change during the broadcast could not be noticed; --unpinned takes it all the same", open.Redact(spec.Source)))
+	}
+	return o, nil
+}
+
+// dest is where a job's object lands on this node: {node} stands for its name.
+func (w *worker) dest(spec control.Spec) string {
+	return strings.ReplaceAll(spec.Dest, "{node}", w.creds.Identity().Name)
+}
+
+// Prepare sees whether this node can take part. It fetches nothing.
+func (w *worker) Prepare(ctx context.Context, job control.Job) (present bool, err error) {
+	dest := w.dest(job.Spec)
+	if err := w.roots.Check(dest); err != nil {
+		return false, err
+	}
+	present, err = w.roots.Held(dest, job.Spec.Source, job.Object.Version, job.Object.Size)
+	if err != nil || present {
+		return present, err
+	}
+	if free, err := w.roots.Free(dest); err == nil && free < job.Object.Size {
+		return false, fmt.Errorf("%s: %v are needed and %v are free; make room or choose another place", dest, job.Object.Size, free)
+	}
+	o, err := w.Stat(ctx, job.Spec)
+	switch {
+	case err != nil:
+		return false, err
+	case o.Size != job.Object.Size || o.Version != job.Object.Version:
+		if strings.HasPrefix(job.Spec.Source, "file:") {
+			return false, fmt.Errorf("%s on this node is not the file that another node has there; a file: source has to be on a file system that all nodes share", job.Spec.Source)
+		}
+		return false, fmt.Errorf("%s: %w", open.Redact(job.Spec.Source), objstore.ErrChanged)
+	}
+	return false, nil
+}
+
+// Run carries out this node's part of a job.
+func (w *worker) Run(ctx context.Context, job control.Job, report func(control.NodeStatus)) control.NodeStatus {
+	p := &part{worker: w, job: job, status: control.NodeStatus{Name: w.creds.Identity().Name, State: control.Running}, report: report}
+	if err := p.run(ctx); err != nil {
+		p.fail(ctx, err)
+	}
+	return p.snapshot()
+}
+
+// part is a worker's part of one job.
+type part struct {
+	*worker
+	job    control.Job
+	report func(control.NodeStatus)
+
+	mu     sync.Mutex // guards status
+	status control.NodeStatus
+}
+
+func (p *part) snapshot() control.NodeStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status
+}
+
+func (p *part) update(change func(*control.NodeStatus)) {
+	p.mu.Lock()
+	change(&p.status)
+	s := p.status
+	p.mu.Unlock()
+	p.report(s)
+}
+
+func (p *part) fail(ctx context.Context, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.status.State.Ended() { // done, and only the others were waited for
+		return
+	}
+	p.status.State, p.status.Error, p.status.Waiting = control.Failed, strings.ReplaceAll(err.Error(), "\n", " "), ""
+	if errors.Is(context.Cause(ctx), control.ErrCancelled) {
+		p.status.State = control.Cancelled
+	}
+}
+
+func (p *part) run(ctx context.Context) (err error) {
+	self := slices.IndexFunc(p.job.Members, func(m control.Member) bool { return m.Name == p.status.Name })
+	if self < 0 {
+		return fmt.Errorf("%s is no member of job %s", p.status.Name, p.job.ID)
+	}
+	if p.job.Members[self].Held {
+		p.status.State = control.Present
+	}
+	recorder, closeRecording, err := p.recorder()
+	if err != nil {
+		return err
+	}
+	defer closeRecording()
+	store, key, err := p.open(ctx, p.job.Spec, 0, func(err error) {
+		p.update(func(s *control.NodeStatus) { s.Waiting = "the store: " + err.Error() })
+	})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	o := p.job.Object
+	o.Key = key
+	config := swarm.Config{
+		Job: p.job.ID, Start: p.job.Accepted, Self: self, Algorithm: swarm.Algorithm(p.job.Spec.Algorithm),
+		Source: open.Redact(p.job.Spec.Source), Object: o, Layout: Layout(p.job), PerWork: p.job.Spec.PerWork, Store: store,
+		Network: p.port, Receive: p.receive, Send: p.send, Recorder: recorder, Report: p.progress, Log: p.log,
+	}
+	for _, m := range p.job.Members {
+		config.Members = append(config.Members, swarm.Member{Name: m.Name, Addr: m.Addr, Held: m.Held})
+	}
+	if p.job.Members[self].Held {
+		f, err := p.roots.Open(p.dest(p.job.Spec))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		config.File = readOnly{f}
+	} else {
+		f, err := p.roots.Create(p.job.ID, p.dest(p.job.Spec), o.Size)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		config.File = f
+		config.Commit = func() error {
+			if err := p.digest(f); err != nil {
+				return err
+			}
+			return f.Commit(landing.Meta{Source: p.job.Spec.Source, Version: o.Version})
+		}
+	}
+	_, err = swarm.Run(ctx, config)
+	return err
+}
+
+// Layout is how a job's object is cut into pieces.
+func Layout(job Job) piece.Layout {
+	return piece.Layout{Size: job.Object.Size, Piece: cmp.Or(job.Spec.Piece, piece.DefaultSize(job.Object.Size, job.Object.Checksum.Part))}
+}
+
+// digest reads the file as it lies on the disk and notes its SHA-256, if the job asks for it.
+func (p *part) digest(f io.ReaderAt) error {
+	if !p.job.Spec.SHA256 {
+		return nil
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, int64(p.job.Object.Size))); err != nil {
+		return fmt.Errorf("read %s back: %w", p.dest(p.job.Spec), err)
+	}
+	p.update(func(s *control.NodeStatus) { s.SHA256 = hex.EncodeToString(h.Sum(nil)) })
+	return nil
+}
+
+// progress passes on what the swarm says.
+func (p *part) progress(s swarm.Progress) {
+	p.update(func(n *control.NodeStatus) {
+		n.Phase, n.Have, n.StoreBytes, n.PeerBytes, n.SentBytes = s.Phase, s.Have, s.StoreBytes, s.PeerBytes, s.SentBytes
+		n.Waiting, n.Faults = s.Waiting, nil
+		for _, f := range s.Faults {
+			n.Faults = append(n.Faults, control.Fault{Node: f.Node, Cause: f.Cause})
+		}
+		if s.Done && !n.State.Ended() {
+			n.State, n.Verified, n.DoneS = control.Done, s.Verified, s.DoneAt.Sub(p.job.Accepted).Seconds()
+		}
+	})
+}
+
+// readOnly is a file that was here before the job.
+type readOnly struct{ *os.File }
+
+func (readOnly) WriteAt([]byte, int64) (int, error) {
+	return 0, errors.New("the file was here before the job and is not written to")
+}
+
+// recorder opens the recording of a job, if it is to have one.
+func (p *part) recorder() (*swarm.Recorder, func(), error) {
+	if !p.job.Spec.Record {
+		return nil, func() {}, nil
+	}
+	f, err := os.OpenFile(p.recordingPath(p.job.ID), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("recording: %w", err)
+	}
+	p.forgetRecordings()
+	r := swarm.NewRecorder(f, p.job.ID, p.status.Name, p.job.Accepted)
+	return r, func() {
+		if err := cmp.Or(r.Err(), f.Close()); err != nil {
+			p.log.Warn("recording is incomplete", "job", p.job.ID, "err", err)
+		}
+	}, nil
+}
+
+func (w *worker) recordingPath(job string) string {
+	return filepath.Join(w.recordings, filepath.Base(job)+".jsonl")
+}
+
+// forgetRecordings removes the oldest recordings. Names of jobs sort by time.
+func (w *worker) forgetRecordings() {
+	old, err := filepath.Glob(filepath.Join(w.recordings, "*.jsonl"))
+	if err != nil || len(old) <= keepRecordings {
+		return
+	}
+	slices.Sort(old)
+	for _, path := range old[:len(old)-keepRecordings] {
+		os.Remove(path)
+	}
+}
+
+// Recording opens what this node has recorded of a job so far.
+func (w *worker) Recording(job string) (control.Recording, error) {
+	f, err := os.Open(w.recordingPath(job))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, control.ErrNoRecording
+	}
+	return f, err
+}
