@@ -158,8 +158,9 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 		h.release(job.ID)
 		return Job{}, fail(ErrUnavailable, "cannot write the job's record: %s", oneLine(err.Error()))
 	}
+	d.rev = rev
 	d.events <- begun{}
-	if !h.spawn(func() { h.drive(ctx, d, m, rev, false) }) {
+	if !h.spawn(func() { h.drive(ctx, d, m, false) }) {
 		return Job{}, fail(ErrUnavailable, "the control plane is shutting down; the job %s was not started", job.ID)
 	}
 	h.log.Info("job accepted", "job", job.ID, "source", spec.Source, "dest", spec.Dest, "nodes", len(names), "bytes", int64(object.Size))

@@ -21,6 +21,7 @@ type driven struct {
 	done   chan struct{}       // closed when drive has returned
 	saved  atomic.Pointer[Job] // as it is on disk
 	latest atomic.Pointer[Job] // as it is
+	rev    uint64              // drive's: the record's revision in its bucket
 }
 
 func newDriven(j Job) *driven {
@@ -47,10 +48,9 @@ func (d *driven) send(ctx context.Context, e event) {
 	}
 }
 
-// drive runs a job's machine until the job has ended or ctx has. rev is the
-// record's revision in its bucket; changed says that the machine is ahead of
-// the record.
-func (h *Hub) drive(ctx context.Context, d *driven, m *machine, rev uint64, changed bool) {
+// drive runs a job's machine until the job has ended or ctx has.
+// changed says that the machine is ahead of the record.
+func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 	defer close(d.done)
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
@@ -63,10 +63,11 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, rev uint64, chan
 	}
 	save := func() bool {
 		j := m.snapshot()
-		var ok bool
-		if rev, ok = h.save(ctx, j, rev); !ok {
+		rev, ok := h.save(ctx, j, d.rev)
+		if !ok {
 			return false
 		}
+		d.rev = rev
 		d.saved.Store(&j)
 		d.latest.Store(&j)
 		return true

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -136,6 +137,9 @@ func OpenHub(ctx context.Context, config Config) (_ *Hub, err error) {
 	if err := h.loadNodes(ctx); err != nil {
 		return nil, fmt.Errorf("read the registered nodes: %w", err)
 	}
+	if err := h.loadJobs(ctx); err != nil {
+		return nil, fmt.Errorf("read the job records: %w", err)
+	}
 	return h, nil
 }
 
@@ -234,9 +238,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		h.mu.Unlock()
 		h.wg.Wait()
 	}()
-	if err := h.loadJobs(ctx); err != nil {
-		return fmt.Errorf("read the job records: %w", err)
-	}
+	h.resumeJobs(ctx)
 	notes := make(chan string, 4096)
 	h.spawn(func() { h.noteMembers(ctx, notes) })
 
@@ -279,13 +281,8 @@ func (h *Hub) spawn(f func()) bool {
 	return !h.closed
 }
 
-// loadJobs reads the job records and takes up those that have not ended.
+// loadJobs reads the job records.
 func (h *Hub) loadJobs(ctx context.Context) error {
-	type loaded struct {
-		job Job
-		rev uint64
-	}
-	var open []loaded
 	err := all(ctx, h.store.jobs, func(id string, value []byte, rev uint64) {
 		var j Job
 		if err := json.Unmarshal(value, &j); err != nil || j.ID != id {
@@ -294,24 +291,26 @@ func (h *Hub) loadJobs(ctx context.Context) error {
 		}
 		if j.State.Ended() {
 			h.ended = append(h.ended, id)
-		} else {
-			open = append(open, loaded{j, rev})
+			return
 		}
+		d := newDriven(j)
+		d.rev = rev
+		h.active[id] = d
 	})
-	if err != nil {
-		return err
-	}
 	slices.Sort(h.ended)
-	for _, l := range open {
-		m, changed := resume(l.job, time.Now())
-		d := newDriven(l.job)
-		h.mu.Lock()
-		h.active[l.job.ID] = d
-		h.mu.Unlock()
-		h.log.Info("job taken up again", "job", l.job.ID, "state", m.job.State)
-		h.spawn(func() { h.drive(ctx, d, m, l.rev, changed) })
+	return err
+}
+
+// resumeJobs takes up the jobs that had not ended when the last hub did.
+func (h *Hub) resumeJobs(ctx context.Context) {
+	h.mu.Lock()
+	open := slices.Collect(maps.Values(h.active))
+	h.mu.Unlock()
+	for _, d := range open {
+		m, changed := resume(*d.saved.Load(), time.Now())
+		h.log.Info("job taken up again", "job", m.job.ID, "state", m.job.State)
+		h.spawn(func() { h.drive(ctx, d, m, changed) })
 	}
-	return nil
 }
 
 // heardFrom takes a message of a node. NATS has seen to it that only that node

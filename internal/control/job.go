@@ -11,7 +11,7 @@ import (
 // holds no secret: stores are opened with each node's own credentials.
 type Spec struct {
 	Source    string     `json:"source"`             // s3://bucket/key, http(s)://…, file:///path; without user info
-	Dest      string     `json:"dest"`               // absolute path on every node
+	Dest      string     `json:"dest"`               // absolute path on every node; {node} in it stands for the node's name
 	Nodes     []string   `json:"nodes,omitempty"`    // selectors: name, glob, or label=value; none: every node
 	Algorithm string     `json:"algorithm"`          // flat, non-steal, steal
 	Piece     unit.Bytes `json:"piece,omitempty"`    // piece size; zero: the default for the object's size
