@@ -180,7 +180,7 @@ func (m *member) spawn(f func()) {
 // connect tries until it succeeds or it is of no use.
 func (m *member) connect(ctx context.Context, l *link) error {
 	for n := 1; ; n++ {
-		nc, err := l.connect(ctx)
+		nc, err := l.connect(ctx, ctx)
 		if err == nil {
 			m.nc = nc
 			return nil
@@ -409,7 +409,7 @@ func (m *member) prepare(ctx context.Context, j Job) (prepared, error) {
 			m.mu.Unlock()
 			return prepared{p.present}, nil
 		}
-		if p.job.Spec.Dest == j.Spec.Dest && !p.status.State.Ended() {
+		if p.job.Spec.Dest == j.Spec.Dest && p.status.State == Running { // what was only prepared may be over for the hub
 			m.mu.Unlock()
 			return prepared{}, fail(ErrConflict, "job %s is writing to %s already", id, j.Spec.Dest)
 		}

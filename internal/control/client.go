@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,6 +22,9 @@ import (
 type Client struct {
 	nc  *nats.Conn
 	hub string
+	end context.CancelFunc // of attempts to connect again
+
+	closed atomic.Bool // by Close
 
 	mu      sync.Mutex    // guards what follows
 	changed chan struct{} // closed and replaced when the connection is lost or back
@@ -52,12 +56,12 @@ func Connect(ctx context.Context, a Admin, o ClientOptions) (*Client, error) {
 			o.Hub(err)
 		}
 	}
-	l := &link{hub: a.Hub, creds: a.Credentials, dial: dialWith(ctx, o.Dial),
+	l := &link{hub: a.Hub, creds: a.Credentials, dial: o.Dial,
 		lost: func(err error) {
 			if err == nil {
 				err = io.EOF
 			}
-			if c.nc == nil || !c.nc.IsClosed() {
+			if !c.closed.Load() {
 				c.note(true, nil)
 				say(fmt.Errorf("%w at %s, connecting again: %w", ErrLost, a.Hub, err))
 			}
@@ -65,31 +69,14 @@ func Connect(ctx context.Context, a Admin, o ClientOptions) (*Client, error) {
 		back:  func() { c.note(false, nil); say(nil) },
 		final: func(err error) { c.note(true, err) },
 	}
-	nc, err := l.connect(context.WithoutCancel(ctx))
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	nc, err := l.connect(ctx, life)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+		end()
 		return nil, err
 	}
-	c.nc = nc
+	c.nc, c.end = nc, end
 	return c, nil
-}
-
-// dialWith makes the first dial end with ctx; later ones have their own time.
-func dialWith(first context.Context, dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
-	var once sync.Once
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		once.Do(func() {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithCancel(ctx)
-			context.AfterFunc(first, cancel)
-		})
-		return dial(ctx, network, addr)
-	}
 }
 
 func (c *Client) note(lost bool, refused error) {
@@ -110,7 +97,11 @@ func (c *Client) state() (lost bool, refused error, changed <-chan struct{}) {
 }
 
 // Close ends the connection.
-func (c *Client) Close() { c.nc.Close() }
+func (c *Client) Close() {
+	c.closed.Store(true)
+	c.nc.Close()
+	c.end()
+}
 
 // How long calls wait.
 const (

@@ -543,3 +543,72 @@ func TestHubRestart(t *testing.T) {
 		t.Errorf("after another restart: got %+v, %v", j, err)
 	}
 }
+
+func TestPresent(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	agents := threeNodes(t, h)
+	for _, a := range agents {
+		a.present = true
+	}
+	c := h.client(t, ClientOptions{})
+	ctx := testContext(t)
+	job, err := c.Submit(ctx, aSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j, err := range c.Watch(ctx, job.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		job = j
+	}
+	if job.State != Done || job.Nodes[0].State != Present || job.Nodes[0].Have != 1000 || len(job.Members) != 0 {
+		t.Errorf("got %+v", job)
+	}
+	for _, a := range agents {
+		if a.started != 0 {
+			t.Errorf("%s was started", a.name)
+		}
+	}
+	// What was prepared in vain is forgotten, so the destination is free.
+	agents[0].present = false
+	agents[1].prepErr, agents[2].prepErr = errors.New("no"), errors.New("no")
+	again, err := c.Submit(ctx, aSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents[0].awaitBegun(t, again.ID)
+	// An agent that is stopped says so.
+	if err := agents[0].stop(); err != nil {
+		t.Error(err)
+	}
+	await(t, "the job has ended", func() bool {
+		job, err = c.Job(ctx, again.ID)
+		return err == nil && job.State.Ended()
+	})
+	if got, want := job.Error, "n1: agent was stopped during the job; and 2 more nodes"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestConnectEndsWithItsContext(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	admin, err := LoadAdmin(h.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	admin.Hub = mute.Addr().String()
+	if _, err := Connect(ctx, admin, ClientOptions{}); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+		t.Errorf("got %v after %v", err, time.Since(start))
+	}
+}

@@ -33,20 +33,31 @@ type link struct {
 
 const dialWithin = 10 * time.Second
 
-// connect connects once; from then on the connection comes back by itself
-// whenever it breaks. The end of ctx ends attempts that are under way, not the
-// connection.
-func (l *link) connect(ctx context.Context) (*nats.Conn, error) {
+// connect connects once, within ctx; from then on the connection comes back by
+// itself whenever it breaks. The end of life ends attempts to do so that are
+// under way; the connection is ended by closing it.
+func (l *link) connect(ctx, life context.Context) (*nats.Conn, error) {
 	who := l.creds.Identity()
+	var opening net.Conn // until the NATS library has said hello over it, nothing else ends it
+	stop := func() bool { return true }
+	defer func() { stop() }()
 	nc, err := nats.Connect("nats://hub.freshet:4222", // a name for the library only: dialer knows where the hub is
 		nats.Name(who.String()),
 		nats.SetCustomDialer(dialer(func(string, string) (net.Conn, error) {
+			first := opening == nil
+			if !first {
+				ctx = life
+			}
 			c, err := l.attempt(ctx)
+			if first && err == nil {
+				opening = c
+				stop = context.AfterFunc(ctx, func() { c.Close() })
+			}
 			l.mu.Lock()
 			l.err = err
 			l.mu.Unlock()
 			if err != nil && hopeless(err) && l.final != nil {
-				go l.final(err) // not a wait: it only sets the cause that ends the caller
+				l.final(err)
 			}
 			return c, err
 		})),
@@ -73,6 +84,9 @@ func (l *link) connect(ctx context.Context) (*nats.Conn, error) {
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // a snapshot that did not fit is followed by the next
 	)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.err != nil {
