@@ -1,0 +1,72 @@
+// Command freshet moves one object from an object store to every node of a
+// cluster. It parses and prints; what it does is in package freshet and below.
+//
+// One file holds one command. What several commands share is in
+//
+//	main.go      signals, exit codes, how an error is shown
+//	root.go      the tree of commands and the flags of all
+//	state.go     where credentials lie by default, and how they are found
+//	result.go    a job as the numbers that --json prints
+//	progress.go  a job while it runs: view.go draws it on a terminal, lines.go in lines
+//
+// Standard output has what was asked for, standard error what went wrong, and
+// the log.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+// What the process ends with.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // as a shell says of one that SIGINT ended
+)
+
+func main() { os.Exit(execute()) }
+
+// execute runs the command line and returns the exit code.
+func execute() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	return code(newRoot().ExecuteContext(ctx))
+}
+
+// usageError is a command line that makes no sense as it stands.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// errInterrupted is a command that the user ended before it was through.
+var errInterrupted = errors.New("interrupted")
+
+// errShown is a failure of which everything has been said already.
+var errShown = errors.New("failed")
+
+// code shows err, as one line, and returns the exit code that it stands for.
+func code(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if !errors.Is(err, errShown) {
+		fmt.Fprintln(os.Stderr, "freshet: "+strings.Join(strings.Fields(err.Error()), " "))
+	}
+	switch _, usage := errors.AsType[usageError](err); {
+	case usage:
+		return exitUsage
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailed
+}
