@@ -90,10 +90,10 @@ func (c *Client) note(lost bool, refused error) {
 	c.changed = make(chan struct{})
 }
 
-func (c *Client) state() (lost bool, refused error, changed <-chan struct{}) {
+func (c *Client) state() (lost bool, changed <-chan struct{}, refused error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lost, c.refused, c.changed
+	return c.lost, c.changed, c.refused
 }
 
 // Close ends the connection.
@@ -132,7 +132,7 @@ func (c *Client) callRaw(ctx context.Context, verb string, in any, again bool) (
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		lost, refused, changed := c.state()
+		lost, changed, refused := c.state()
 		if refused != nil {
 			return nil, refused
 		}
@@ -243,7 +243,7 @@ func (c *Client) Watch(ctx context.Context, id string) iter.Seq2[Job, error] {
 		defer timer.Stop()
 		for {
 			var next Job
-			_, refused, changed := c.state()
+			_, changed, refused := c.state()
 			if refused != nil {
 				yield(Job{}, refused)
 				return

@@ -1,0 +1,238 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Why a job's context ends, for context.Cause and errors.Is.
+var (
+	ErrCancelled = errors.New("cancelled")
+	ErrTimedOut  = errors.New("timed out")
+	ErrStopped   = errors.New("agent was stopped during the job")
+)
+
+// part is this node's part of a job.
+//
+//	prepared ──> running ──> ended ──> the hub has it on its disk: forgotten
+type part struct {
+	job     Job
+	since   time.Time // of the preparation
+	present bool
+	status  NodeStatus
+	cancel  context.CancelCauseFunc // nil: not started
+	fresh   bool                    // status has changed since it was last sent
+	dropped bool                    // the hub wants no more of it
+}
+
+// serve answers one request of the hub.
+func (m *member) serve(ctx context.Context, msg *nats.Msg) {
+	verb := msg.Subject[len("down."+m.name+"."):]
+	v, err := m.call(ctx, verb, msg.Data)
+	if c, ok := v.(*nats.Msg); ok && err == nil {
+		c.Subject = msg.Reply
+		msg.RespondMsg(c)
+		return
+	}
+	answer(msg, v, err)
+}
+
+func (m *member) call(ctx context.Context, verb string, body []byte) (any, error) {
+	read := func(v any) error {
+		if err := json.Unmarshal(body, v); err != nil {
+			return fail(ErrInvalid, "unreadable request to %s: %v", verb, err)
+		}
+		return nil
+	}
+	switch verb {
+	case "stat":
+		var s Spec
+		if err := read(&s); err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, statWithin-time.Second)
+		defer cancel()
+		return m.a.Runner.Stat(ctx, s)
+	case "prepare":
+		var j Job
+		if err := read(&j); err != nil {
+			return nil, err
+		}
+		return m.prepare(ctx, j)
+	case "start":
+		var s start
+		if err := read(&s); err != nil {
+			return nil, err
+		}
+		return nil, m.start(ctx, s)
+	case "cancel":
+		var s stop
+		if err := read(&s); err != nil {
+			return nil, err
+		}
+		m.stop(s)
+		return nil, nil
+	case "recording":
+		var c chunk
+		if err := read(&c); err != nil {
+			return nil, err
+		}
+		return m.recording(c)
+	}
+	return nil, fail(ErrInvalid, "this agent does not know the request %q: it runs another version of Freshet", oneLine(verb))
+}
+
+func (m *member) prepare(ctx context.Context, j Job) (prepared, error) {
+	if len(j.ID) != idChars || !isIDPrefix(j.ID) {
+		return prepared{}, fail(ErrInvalid, "%q is no job's ID", short(j.ID, 40))
+	}
+	m.mu.Lock()
+	for id, p := range m.parts {
+		if id == j.ID {
+			m.mu.Unlock()
+			return prepared{p.present}, nil
+		}
+		if p.job.Spec.Dest == j.Spec.Dest && p.status.State == Running { // what was only prepared may be over for the hub
+			m.mu.Unlock()
+			return prepared{}, fail(ErrConflict, "job %s is writing to %s already", id, j.Spec.Dest)
+		}
+	}
+	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, prepareWithin-time.Second)
+	defer cancel()
+	present, err := m.a.Runner.Prepare(ctx, j)
+	if err != nil {
+		return prepared{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.parts[j.ID] == nil {
+		m.parts[j.ID] = &part{job: j, since: time.Now(), present: present, status: NodeStatus{Name: m.name, State: Preparing}}
+	}
+	return prepared{present}, nil
+}
+
+// start starts a job that was prepared, once, however often it is told.
+func (m *member) start(ctx context.Context, s start) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.parts[s.Job.ID]
+	if p == nil {
+		return fail(ErrRefused, "agent restarted during the job")
+	}
+	if p.cancel != nil || m.closed {
+		return nil
+	}
+	p.job = s.Job
+	p.status = NodeStatus{Name: m.name, State: Running}
+	p.fresh = true
+	ctx, p.cancel = context.WithCancelCause(ctx)
+	m.wg.Go(func() { m.run(ctx, p, time.Duration(s.Left)) })
+	return nil
+}
+
+func (m *member) run(ctx context.Context, p *part, left time.Duration) {
+	defer p.cancel(nil)
+	if left > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, left, &stopped{kind: ErrTimedOut, failed: true, reason: fmt.Sprintf("timed out after %v", p.job.Spec.Timeout)})
+		defer stop()
+	}
+	final := m.a.Runner.Run(ctx, p.job, func(s NodeStatus) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if s.State == Running && p.status.State == Running {
+			s.Name = m.name
+			p.status, p.fresh = s, true
+		}
+	})
+	final = outcome(final, context.Cause(ctx))
+	final.Name = m.name
+	m.mu.Lock()
+	p.status, p.fresh = final, true
+	if p.dropped {
+		delete(m.parts, p.job.ID)
+	}
+	m.mu.Unlock()
+	poke(m.urge)
+}
+
+// outcome is a part's final status: what Run returned, in the words of what
+// ended it early if something did.
+func outcome(s NodeStatus, why error) NodeStatus {
+	s.Waiting = ""
+	if s.State == Done || s.State == Present {
+		return s
+	}
+	if e, ok := errors.AsType[*stopped](why); ok {
+		s.State, s.Error = Cancelled, e.reason
+		if e.failed {
+			s.State = Failed
+		}
+		return s
+	}
+	if why != nil {
+		s.State, s.Error = Failed, why.Error()
+		return s
+	}
+	if !s.State.Ended() {
+		s.State, s.Error = Failed, "the node's part ended without an outcome"
+	}
+	return s
+}
+
+// stopped is why a part was ended from outside.
+type stopped struct {
+	kind   error
+	reason string
+	failed bool // the part counts as failed, not as cancelled
+}
+
+func (s *stopped) Error() string { return s.reason }
+func (s *stopped) Unwrap() error { return s.kind }
+
+// stop ends a part. One that is prepared only is forgotten.
+func (m *member) stop(s stop) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.parts[s.Job]
+	switch {
+	case p == nil:
+	case p.cancel == nil:
+		delete(m.parts, s.Job)
+	case p.status.State == Running:
+		kind := ErrCancelled
+		if s.Failed {
+			kind = ErrTimedOut
+		}
+		p.cancel(&stopped{kind: kind, reason: oneLine(s.Reason), failed: s.Failed})
+	}
+}
+
+// recording reads a chunk of what was recorded of a job.
+func (m *member) recording(c chunk) (*nats.Msg, error) {
+	if c.Off < 0 || c.N <= 0 || c.N > maxChunk {
+		return nil, fail(ErrInvalid, "%d bytes at %d of a recording: want up to %d", c.N, c.Off, maxChunk)
+	}
+	r, err := m.a.Runner.Recording(c.Job)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	b := make([]byte, c.N)
+	n, err := r.ReadAt(b, c.Off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: read the recording of job %s: %w", m.name, c.Job, err)
+	}
+	out := &nats.Msg{Data: b[:n], Header: nats.Header{}}
+	if err != nil {
+		out.Header.Set(headerEnd, "1")
+	}
+	return out, nil
+}
