@@ -55,7 +55,7 @@ const order = `
 	objstore, internal/peer < internal/control;
 
 	# The front door.
-	objstore/open, internal/swarm, internal/control < freshet;
+	objstore/open, internal/swarm, internal/control, internal/landing < freshet;
 
 	# The binary, and what only the binary has.
 	objstore/limit < internal/s3serve;

@@ -62,7 +62,7 @@ Exit codes: 0 all is well, 1 it failed, 2 the command line makes no sense,
 		&cobra.Group{ID: "cluster", Title: "The cluster:"},
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
 		&cobra.Group{ID: "try", Title: "To try things out:"})
-	root.AddCommand(newVersion())
+	root.AddCommand(newDemo(), newVersion())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
