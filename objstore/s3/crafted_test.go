@@ -486,3 +486,48 @@ func TestTransport(t *testing.T) {
 		t.Errorf("dialled %d times, want once", dialed)
 	}
 }
+
+// TestRefusedHead has servers that answer HEAD with a status and GET with the
+// reason, as HTTP has it.
+func TestRefusedHead(t *testing.T) {
+	for _, tt := range []struct {
+		status        int
+		code, message string
+		want          error
+		text          string
+	}{
+		{403, "SignatureDoesNotMatch", "check your key", objstore.ErrDenied, "SignatureDoesNotMatch: check your key"},
+		{400, "ExpiredToken", "the token has expired", objstore.ErrDenied, "ExpiredToken"},
+		{404, "NoSuchBucket", "no bucket", objstore.ErrNotExist, "no such bucket"},
+		{404, "XAdminUserNotFound", "no such key", objstore.ErrDenied, "XAdminUserNotFound"},
+	} {
+		s := open(t, crafted(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodHead {
+				w.WriteHeader(tt.status)
+				return
+			}
+			xmlError(w, tt.status, tt.code, tt.message)
+		}))
+		_, err := s.Stat(t.Context(), "object")
+		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("%s: %v, want %v with %q", tt.code, err, tt.want, tt.text)
+		}
+	}
+	// A region that only the text of a GET's reply names, between quotes of either kind.
+	for _, quote := range []string{"'", `"`} {
+		s := open(t, crafted(t, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case strings.Contains(r.Header.Get("Authorization"), "/eu-south-2/"):
+				w.Header().Set("ETag", `"v"`)
+				w.Header().Set("Content-Length", "3")
+			case r.Method == http.MethodHead:
+				w.WriteHeader(400)
+			default:
+				xmlError(w, 400, "AuthorizationHeaderMalformed", "the region is wrong; expecting "+quote+"eu-south-2"+quote)
+			}
+		}))
+		if o, err := s.Stat(t.Context(), "object"); err != nil || o.Size != 3 {
+			t.Errorf("a region between %s: %+v, %v, want it followed", quote, o, err)
+		}
+	}
+}

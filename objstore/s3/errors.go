@@ -53,7 +53,8 @@ func failed(ctx, watched context.Context, err error) error {
 		}
 		return httpwire.Status(http.StatusServiceUnavailable, header, text)
 	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken",
-		"TokenRefreshRequired", "RequestTimeTooSkewed", "AllAccessDisabled", "AccountProblem":
+		"TokenRefreshRequired", "RequestTimeTooSkewed", "AllAccessDisabled", "AccountProblem",
+		"XAdminUserNotFound": // versitygw's InvalidAccessKeyId
 		return fmt.Errorf("%w (%s)", objstore.ErrDenied, text)
 	}
 	if r := response(err); r != nil && r.StatusCode >= 300 {
@@ -150,7 +151,7 @@ func misplaced(r *http.Response, code string) bool {
 
 const regionHeader = "X-Amz-Bucket-Region"
 
-var expecting = regexp.MustCompile(`expecting '([a-z0-9-]{1,40})'`)
+var expecting = regexp.MustCompile(`expecting ['"]([a-z0-9-]{1,40})['"]`) // Amazon's quotes, and others'
 
 // elsewhere is the region that err, the answer to a call through c, points to;
 // empty if it does not.

@@ -1,11 +1,13 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -79,10 +81,38 @@ func (s *Store) stat(ctx context.Context, key string) (objstore.Object, error) {
 // head is HeadObject with our errors.
 func (s *Store) head(ctx context.Context, in *s3.HeadObjectInput) (out *s3.HeadObjectOutput, err error) {
 	err = s.do(ctx, func(c *s3.Client) (err error) {
-		out, err = c.HeadObject(ctx, in)
-		return err
+		if out, err = c.HeadObject(ctx, in); err == nil {
+			return nil
+		}
+		return cmp.Or(s.reason(ctx, c, in, err), err)
 	})
 	return out, failed(ctx, ctx, err)
+}
+
+// reason is why a HEAD was refused, where the status alone leaves several
+// causes: a reply to HEAD has no body to name one (RFC 9110, section 9.3.2), so
+// the same object is asked for with GET. Nil: that did not fail.
+func (s *Store) reason(ctx context.Context, c *s3.Client, in *s3.HeadObjectInput, refusal error) error {
+	r := response(refusal)
+	if r == nil {
+		return nil
+	}
+	switch r.StatusCode {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound:
+	default:
+		return nil
+	}
+	out, err := c.GetObject(ctx, &s3.GetObjectInput{
+		Bucket: in.Bucket, Key: in.Key, IfMatch: in.IfMatch, VersionId: in.VersionId, Range: aws.String(httpwire.RangeHeader(0, 1)),
+	})
+	if err == nil {
+		out.Body.Close()
+		return nil
+	}
+	if r := response(err); r == nil || r.StatusCode == http.StatusRequestedRangeNotSatisfiable { // no word on the matter
+		return nil
+	}
+	return err
 }
 
 // checksum is what the reply says of o's checksum, as far as digests of pieces
