@@ -67,7 +67,7 @@ func URL(ctx context.Context, address string, o Options) (objstore.Store, string
 		}
 		s, err := file.Open(dir)
 		if err != nil {
-			return nil, "", err
+			return nil, "", fmt.Errorf("%s: %w", t.key, err)
 		}
 		return s, key, nil
 	default:
