@@ -145,7 +145,7 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 		return Job{}, err
 	}
 	if !object.Pinned() && !spec.Unpinned && !isFile(spec.Source) {
-		return Job{}, fail(ErrRefused, "source %s has no validator (no ETag, no date), so a change during the job could not be noticed; accept that with --unpinned", spec.Source)
+		return Job{}, fail(ErrRefused, "source %s has no validator (no ETag, no date), so a change during the job could not be noticed; accept that with --unpinned", shown(spec.Source))
 	}
 	job := Job{ID: newID(accepted), Spec: spec, Object: object, Accepted: accepted.UTC()}
 	m := newMachine(job, addrs, down)
@@ -163,7 +163,7 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	if !h.spawn(func() { h.drive(ctx, d, m, false) }) {
 		return Job{}, fail(ErrUnavailable, "the control plane is shutting down; the job %s was not started", job.ID)
 	}
-	h.log.Info("job accepted", "job", job.ID, "source", spec.Source, "dest", spec.Dest, "nodes", len(names), "bytes", int64(object.Size))
+	h.log.Info("job accepted", "job", job.ID, "source", shown(spec.Source), "dest", spec.Dest, "nodes", len(names), "bytes", int64(object.Size))
 	return *d.latest.Load(), nil
 }
 

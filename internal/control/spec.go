@@ -177,3 +177,14 @@ func listed(names []string) string {
 	}
 	return strings.Join(names[:most], ", ") + ", … (" + plural(len(names), "node") + ")"
 }
+
+// shown is a source for messages and logs: without the query of a web address,
+// which may be all that keeps strangers from what lies there.
+func shown(source string) string {
+	u, err := url.Parse(source)
+	if err != nil || u.RawQuery == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return source
+	}
+	u.RawQuery = "..."
+	return u.String()
+}
