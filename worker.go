@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/freshet/freshet/internal/control"
@@ -28,13 +29,14 @@ import (
 	"github.com/freshet/freshet/objstore/open"
 	"github.com/freshet/freshet/objstore/retry"
 	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
 )
 
 const (
 	receiveBlocks  = 64 // of 256 KiB: all that a node holds of what comes in, whatever the number and size of jobs
 	sendBlocks     = 64 // likewise of what goes out
 	keepRecordings = 50
-	statPatience   = 10 * time.Second // with a store, while the user waits for the job to begin
+	statPatience   = 12 * time.Second // with a busy store, while the user waits for the job to begin; less than the control plane waits
 )
 
 // worker does a node's part of jobs: it is the control plane's Runner.
@@ -74,27 +76,37 @@ func limiters(l *pace.Limiter) []*pace.Limiter {
 
 func (w *worker) close() { w.roots.Close() }
 
-// open opens a job's source, patient for as long.
-func (w *worker) open(ctx context.Context, spec control.Spec, patience time.Duration, note func(err error)) (objstore.Store, string, error) {
-	store, key, err := open.URL(ctx, spec.Source, open.Options{Dial: w.dial})
-	if err != nil {
-		return nil, "", err
+// noteRetry logs that a store is asked again.
+func (w *worker) noteRetry(op, key string, attempt int, wait time.Duration, err error) {
+	w.log.Info("store: trying again", "op", op, "key", open.Redact(key), "attempt", attempt, "wait", wait, "err", err)
+}
+
+// hasty gives a server that is not there less time than one that is busy: it is
+// a misspelled address more often than not, and somebody waits for the answer.
+type hasty struct {
+	objstore.Store
+	since time.Time
+}
+
+const absencePatience = 2 * time.Second
+
+func (h hasty) Stat(ctx context.Context, key string) (objstore.Object, error) {
+	o, err := h.Store.Stat(ctx, key)
+	dns, ok := errors.AsType[*net.DNSError](err)
+	if (ok && dns.IsNotFound || errors.Is(err, syscall.ECONNREFUSED)) && time.Since(h.since) > absencePatience {
+		err = objstore.Permanent(err)
 	}
-	return retry.New(store, retry.Policy{Patience: patience, OnRetry: func(op, key string, attempt int, wait time.Duration, err error) {
-		w.log.Info("store: trying again", "op", op, "key", open.Redact(key), "attempt", attempt, "wait", wait, "err", err)
-		if note != nil {
-			note(err)
-		}
-	}}), key, nil
+	return o, err
 }
 
 // Stat says what the source is now.
 func (w *worker) Stat(ctx context.Context, spec control.Spec) (objstore.Object, error) {
-	store, key, err := w.open(ctx, spec, statPatience, nil)
+	store, key, err := open.URL(ctx, spec.Source, open.Options{Dial: w.dial})
 	if err != nil {
 		return objstore.Object{}, err
 	}
 	defer store.Close()
+	store = retry.New(hasty{store, time.Now()}, retry.Policy{Patience: statPatience, Max: statPatience / 8, OnRetry: w.noteRetry})
 	o, err := store.Stat(ctx, key)
 	if err != nil {
 		return o, err
@@ -151,8 +163,19 @@ type part struct {
 	job    control.Job
 	report func(control.NodeStatus)
 
-	mu     sync.Mutex // guards status
+	mu     sync.Mutex // guards what follows
 	status control.NodeStatus
+	store  string     // what the store failed with, until it delivers again
+	failed unit.Bytes // what it had delivered by then
+}
+
+// storeFailed notes what is wrong with the store while it is asked again.
+func (p *part) storeFailed(op, key string, attempt int, wait time.Duration, err error) {
+	p.noteRetry(op, key, attempt, wait, err)
+	p.update(func(s *control.NodeStatus) {
+		p.store, p.failed = "the store: "+strings.ReplaceAll(err.Error(), "\n", " "), s.StoreBytes
+		s.Waiting = p.store
+	})
 }
 
 func (p *part) snapshot() control.NodeStatus {
@@ -194,13 +217,12 @@ func (p *part) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer closeRecording()
-	store, key, err := p.open(ctx, p.job.Spec, 0, func(err error) {
-		p.update(func(s *control.NodeStatus) { s.Waiting = "the store: " + err.Error() })
-	})
+	store, key, err := open.URL(ctx, p.job.Spec.Source, open.Options{Dial: p.dial})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	store = retry.New(store, retry.Policy{OnRetry: p.storeFailed})
 	o := p.job.Object
 	o.Key = key
 	config := swarm.Config{
@@ -258,7 +280,10 @@ func (p *part) digest(f io.ReaderAt) error {
 func (p *part) progress(s swarm.Progress) {
 	p.update(func(n *control.NodeStatus) {
 		n.Phase, n.Have, n.StoreBytes, n.PeerBytes, n.SentBytes = s.Phase, s.Have, s.StoreBytes, s.PeerBytes, s.SentBytes
-		n.Waiting, n.Faults = s.Waiting, nil
+		if s.StoreBytes > p.failed || s.Done {
+			p.store = ""
+		}
+		n.Waiting, n.Faults = cmp.Or(s.Waiting, p.store), nil
 		for _, f := range s.Faults {
 			n.Faults = append(n.Faults, control.Fault{Node: f.Node, Cause: f.Cause})
 		}
