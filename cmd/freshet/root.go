@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// options are the flags that every command has.
+// options are flags that several commands have.
 type options struct {
 	admin     string        // file of the admin's credential
 	wait      time.Duration // for the control plane to be there
@@ -62,12 +62,22 @@ Exit codes: 0 all is well, 1 it failed, 2 the command line makes no sense,
 		&cobra.Group{ID: "cluster", Title: "The cluster:"},
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
 		&cobra.Group{ID: "try", Title: "To try things out:"})
-	root.AddCommand(newDemo(), newVersion())
+	root.AddCommand(
+		newUp(), newAgent(), newToken(o), newNodes(o),
+		newBroadcast(o), newJobs(o), newJob(o), newCancel(o),
+		newDemo(), newS3(), newVersion())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
 	usageOfArgs(root)
 	return root
+}
+
+// clientFlags gives cmd the flags of those who speak with the control plane.
+func (o *options) clientFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.admin, "admin", "", "admin's credential `file` (default: $FRESHET_ADMIN, else the one of \"freshet up\" on this machine)")
+	f.DurationVar(&o.wait, "wait", 0, "`time` to wait for the control plane to be there")
 }
 
 // usageOfArgs makes what a command's Args function says a usage error.
@@ -124,6 +134,13 @@ func (o *options) setLog(cmd *cobra.Command) error {
 // jsonFlag gives cmd the flag --json.
 func jsonFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "json", false, "print JSON")
+}
+
+// printJSONLine writes v as JSON on one line.
+func printJSONLine(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
 }
 
 // printJSON writes v as one JSON document.

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/freshet/freshet"
+	"github.com/freshet/freshet/objstore/open"
+)
+
+// broadcast is the command of that name.
+type broadcast struct {
+	*options
+	spec    freshet.Spec
+	timeout time.Duration
+	detach  bool
+	record  string
+	report  string
+	asJSON  bool
+
+	out, err io.Writer
+}
+
+func newBroadcast(o *options) *cobra.Command {
+	b := &broadcast{options: o}
+	cmd := &cobra.Command{
+		Use:     "broadcast SOURCE DEST",
+		GroupID: "jobs",
+		Short:   "Bring one object to every node",
+		Long: `broadcast brings one object to every node, or to those that --nodes selects, and
+shows how far each is. It succeeds when every node has the object, verified.
+
+SOURCE  s3://bucket/key       with ?endpoint=URL, region=, profile=, path_style=, anonymous= if need be
+        https://host/path     a web server
+        file:///path          a file system that all nodes share
+DEST    the absolute path of the file on each node, below one of its roots;
+        {node} in it stands for the node's name
+
+Algorithms: flat, every node downloads everything by itself; non-steal, the nodes
+share the download out and exchange; steal, the same, and nodes that are through
+take over what slower ones have still before them.
+
+Nodes that already hold this version of the object fetch nothing. An older file
+at DEST stays as it is until the new one is whole and verified. Ctrl-C cancels
+the job on all nodes; --detach leaves it to itself.`,
+		Example: `  freshet broadcast s3://models/llama.bin /data/llama.bin
+  freshet broadcast s3://models/llama.bin /data/llama.bin --nodes 'gpu-*,site=east' --report out.html
+  freshet broadcast 's3://models/m?endpoint=http://10.0.0.9:9000' /data/m --json
+  freshet broadcast https://example.org/set.tar /data/set.tar --detach`,
+		Args: wantArgs("SOURCE", "DEST"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b.spec.Source, b.spec.Dest = args[0], args[1]
+			b.out, b.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := b.check(); err != nil {
+				return err
+			}
+			return b.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&b.spec.Nodes, "nodes", nil, "`SELECTOR` of nodes: a name, a glob (gpu-*) or label=value; several with commas or repeated (default: all)")
+	f.StringVar(&b.spec.Algorithm, "algorithm", freshet.DefaultAlgorithm, "`one` of "+strings.Join(freshet.Algorithms, ", "))
+	f.Var(&b.spec.Piece, "piece", "size of a piece (default: by the object's size)")
+	f.IntVar(&b.spec.PerWork, "per-work", 0, "`number` of pieces that one read from the store covers (default: by the object's size)")
+	f.BoolVar(&b.spec.Unpinned, "unpinned", false, "accept a source with neither an ETag nor a date, so that a change meanwhile goes unnoticed")
+	f.BoolVar(&b.spec.SHA256, "sha256", false, "report each node's SHA-256 of the file as it lies on its disk")
+	f.DurationVar(&b.timeout, "timeout", 0, "give up after this `time` (default: never)")
+	f.BoolVar(&b.detach, "detach", false, "print the job's ID and leave it to itself")
+	f.BoolVar(&b.spec.Record, "keep-recording", false, "let the nodes record the job, for a later \"freshet job ID --report\"")
+	f.StringVar(&b.record, "record", "", "write a recording of the job to this `file`, one event a line")
+	f.StringVar(&b.report, "report", "", "write a report with pictures to this HTML `file`")
+	jsonFlag(cmd, &b.asJSON)
+	o.clientFlags(cmd)
+	return cmd
+}
+
+// check finds what can be seen to be wrong from here.
+func (b *broadcast) check() error {
+	s := &b.spec
+	if !strings.Contains(s.Source, "://") {
+		path, err := filepath.Abs(s.Source)
+		if err != nil {
+			return err
+		}
+		return usage("source %q has no scheme: want s3://bucket/key, https://host/path, or file://%s if every node has that file at this path", s.Source, path)
+	}
+	if err := open.Check(s.Source); err != nil {
+		return usageError{err}
+	}
+	if !filepath.IsAbs(s.Dest) {
+		return usage("destination %q: want an absolute path, such as /data/%s; it is the same on every node", s.Dest, filepath.Base(s.Dest))
+	}
+	if !slices.Contains(freshet.Algorithms, s.Algorithm) {
+		return usage("--algorithm %q: want %s", s.Algorithm, strings.Join(freshet.Algorithms, ", "))
+	}
+	if b.timeout < 0 || b.timeout > 0 && b.timeout < time.Second {
+		return usage("--timeout %v: want at least 1s, or 0 for none", b.timeout)
+	}
+	if b.detach && (b.record != "" || b.report != "") {
+		return usage("--detach does not wait for the end: use --keep-recording, and later \"freshet job ID --report FILE\"")
+	}
+	s.Timeout = freshet.Duration(b.timeout)
+	s.Record = s.Record || b.record != "" || b.report != ""
+	return writable(b.record, b.report)
+}
+
+// writable sees whether files can be made where they are wanted, before the work that they are to tell of.
+func writable(paths ...string) error {
+	for _, p := range paths {
+		if p == "" {
+			continue
+		}
+		fi, err := os.Stat(filepath.Dir(p))
+		if err == nil && !fi.IsDir() {
+			err = fmt.Errorf("%s is not a directory", filepath.Dir(p))
+		}
+		if err != nil {
+			return fmt.Errorf("cannot write %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+func (b *broadcast) run(ctx context.Context) error {
+	f := &follower{out: b.out, err: b.err, quiet: b.asJSON}
+	c, err := b.connect(ctx, f.hub)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	job, err := submit(ctx, c, b.spec)
+	if err != nil {
+		return err
+	}
+	if b.detach {
+		if b.asJSON {
+			err = printJSON(b.out, map[string]string{"job": job.ID})
+		} else {
+			_, err = fmt.Fprintln(b.out, job.ID)
+		}
+		fmt.Fprintf(b.err, "Job %s goes on by itself; \"freshet job %[1]s\" follows it, \"freshet cancel %[1]s\" ends it.\n", job.ID)
+		return err
+	}
+	job, err = f.follow(ctx, c, job.ID, true)
+	if err != nil {
+		return err
+	}
+	return outcome{job: job, recording: b.record, report: b.report, asJSON: b.asJSON, out: b.out, err: b.err}.show(ctx, c)
+}
+
+// submit hands a job in. If ctx ends before the answer it waits a little for
+// it, so that no job goes on that nobody knows of.
+func submit(ctx context.Context, c *freshet.Client, spec freshet.Spec) (freshet.Job, error) {
+	type answer struct {
+		job freshet.Job
+		err error
+	}
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	answered := make(chan answer, 1)
+	go func() { // ends with late
+		job, err := c.Submit(late, spec)
+		answered <- answer{job, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.job, a.err
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-answered:
+		if a.err != nil {
+			return freshet.Job{}, errInterrupted
+		}
+		_, err := c.Cancel(late, a.job.ID)
+		return freshet.Job{}, errors.Join(fmt.Errorf("%w: job %s was cancelled before it began", errInterrupted, a.job.ID), err)
+	case <-time.After(5 * time.Second):
+		return freshet.Job{}, fmt.Errorf("%w before the control plane answered: see \"freshet jobs\" for whether it accepted the job", errInterrupted)
+	}
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/freshet/freshet"
+)
+
+// outcome is a job that has ended, and what is to be told of it.
+type outcome struct {
+	job               freshet.Job
+	recording, report string // files to write; empty: none
+	asJSON            bool
+	out, err          io.Writer
+}
+
+// show tells it all, and returns what the process is to end with.
+func (o outcome) show(ctx context.Context, c *freshet.Client) error {
+	ctx = context.WithoutCancel(ctx)
+	var boundS *float64
+	var boundBy string
+	nodes, err := c.Nodes(ctx)
+	if err == nil {
+		boundS, boundBy = bound(o.job, nodes)
+	}
+	saved := save(ctx, c, o.job, boundS, boundBy, o.recording, o.report)
+	r := newRun(o.job, boundS, boundBy)
+	if o.asJSON {
+		if err := printJSON(o.out, result{Runs: []run{r}}); err != nil {
+			return err
+		}
+	}
+	failed := o.complain()
+	if failed == nil && !o.asJSON {
+		o.sum(r)
+	}
+	if saved != nil {
+		return saved
+	}
+	if !o.asJSON && o.report != "" {
+		fmt.Fprintf(o.out, "Report with pictures: %s\n", o.report)
+	}
+	return failed
+}
+
+// complain says on standard error what failed, node by node.
+func (o outcome) complain() error {
+	j := o.job
+	switch j.State {
+	case freshet.Done:
+		return nil
+	case freshet.Cancelled:
+		return fmt.Errorf("job %s was cancelled; %s", j.ID, had(j))
+	}
+	failed := 0
+	for _, n := range j.Nodes {
+		if n.State != freshet.Done && n.State != freshet.Present {
+			failed++
+			why := n.Error
+			if why == "" {
+				why = string(n.State)
+			}
+			fmt.Fprintf(o.err, "freshet: node %s: %s\n", n.Name, why)
+		}
+	}
+	if failed == 0 || failed == len(j.Nodes) && j.Error != "" && !strings.HasPrefix(j.Error, j.Nodes[0].Name+": ") {
+		fmt.Fprintf(o.err, "freshet: %s\n", j.Error)
+	}
+	fmt.Fprintf(o.err, "freshet: job %s failed; %s. Once the cause is mended the same command goes on: nodes that have the object are skipped\n", j.ID, had(j))
+	return errShown
+}
+
+// had says how many nodes got the object all the same.
+func had(j freshet.Job) string {
+	n := 0
+	for _, k := range j.Nodes {
+		if k.State == freshet.Done || k.State == freshet.Present {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return "no node has the object, and what was at the destination is untouched"
+	case len(j.Nodes):
+		return "every node had the object already"
+	}
+	return fmt.Sprintf("%d of %s have the object", n, count(len(j.Nodes), "node"))
+}
+
+// sum says in a few lines how a job went that succeeded.
+func (o outcome) sum(r run) {
+	j, w := o.job, o.out
+	var present []string
+	for _, n := range j.Nodes {
+		if n.State == freshet.Present {
+			present = append(present, n.Name)
+		}
+	}
+	if len(present) == len(j.Nodes) {
+		fmt.Fprintf(w, "Nothing to do: %s present on all %s at %s (%v).\n", "this version is", count(len(j.Nodes), "node"), j.Spec.Dest, j.Object.Size)
+		return
+	}
+	fmt.Fprintf(w, "Done: %s %s %s (%v) after %.2f s.\n", count(len(j.Nodes), "node"), have(len(j.Nodes)), j.Spec.Dest, j.Object.Size, r.MakespanS)
+	var store, peers, verified = j.Object.Size, j.Object.Size, r.Verified
+	store, peers = 0, 0
+	for _, n := range j.Nodes {
+		store, peers = store+n.StoreBytes, peers+n.PeerBytes
+	}
+	fmt.Fprintf(w, "  from the store  %s\n  from peers      %s\n", multipleOf(store, j.Object.Size), multipleOf(peers, j.Object.Size))
+	switch verified {
+	case "source":
+		fmt.Fprintln(w, "  verified        against the store's own checksum")
+	case "peers":
+		fmt.Fprintln(w, "  verified        piece by piece between the nodes; the store has no checksum to compare with")
+	}
+	if len(present) > 0 {
+		fmt.Fprintf(w, "  had it before   %s\n", listed(present))
+	}
+	if r.BoundS != nil && r.Ratio != nil {
+		fmt.Fprintf(w, "  lower bound     %.2f s by the %s; this took %.2f times as long\n", *r.BoundS, r.BoundBy, *r.Ratio)
+	}
+	if j.Spec.SHA256 {
+		for _, n := range r.Nodes {
+			if n.SHA256 != "" {
+				fmt.Fprintf(w, "  sha256          %s  %s\n", n.SHA256, n.Name)
+			}
+		}
+	}
+	const most = 10
+	shown, all := 0, 0
+	for _, n := range j.Nodes {
+		for _, f := range n.Faults {
+			if all++; shown < most {
+				shown++
+				fmt.Fprintf(w, "  fault seen      %s: %s: %s\n", n.Name, f.Node, f.Cause)
+			}
+		}
+	}
+	if all > shown {
+		fmt.Fprintf(w, "                  and %d more: --json has them\n", all-shown)
+	}
+}
+
+// count is a number of things: "1 node", "3 nodes".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
+}
+
+// listed is a list of names: all of a few, the first of many.
+func listed(names []string) string {
+	const most = 12
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
