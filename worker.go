@@ -247,15 +247,12 @@ func (p *part) run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
 		config.File = f
-		config.Commit = func() error {
-			if err := p.digest(f); err != nil {
-				return err
-			}
-			return f.Commit(landing.Meta{Source: p.job.Spec.Source, Version: o.Version})
-		}
+		config.Commit = func() error { return f.Commit(landing.Meta{Source: p.job.Spec.Source, Version: o.Version}) }
 	}
-	_, err = swarm.Run(ctx, config)
-	return err
+	if end, err := swarm.Run(ctx, config); err != nil && !end.Done { // once it is done, only others were waited for
+		return err
+	}
+	return p.digest(config.File)
 }
 
 // Layout is how a job's object is cut into pieces.
@@ -263,7 +260,8 @@ func Layout(job Job) piece.Layout {
 	return piece.Layout{Size: job.Object.Size, Piece: cmp.Or(job.Spec.Piece, piece.DefaultSize(job.Object.Size, job.Object.Checksum.Part))}
 }
 
-// digest reads the file as it lies on the disk and notes its SHA-256, if the job asks for it.
+// digest reads the file as it lies on the disk and notes its SHA-256, if the
+// job asks for it. The file is in its place by then, and its time is taken.
 func (p *part) digest(f io.ReaderAt) error {
 	if !p.job.Spec.SHA256 {
 		return nil
@@ -272,7 +270,12 @@ func (p *part) digest(f io.ReaderAt) error {
 	if _, err := io.Copy(h, io.NewSectionReader(f, 0, int64(p.job.Object.Size))); err != nil {
 		return fmt.Errorf("read %s back: %w", p.dest(p.job.Spec), err)
 	}
-	p.update(func(s *control.NodeStatus) { s.SHA256 = hex.EncodeToString(h.Sum(nil)) })
+	p.update(func(s *control.NodeStatus) {
+		s.SHA256, s.Waiting = hex.EncodeToString(h.Sum(nil)), ""
+		if !s.State.Ended() {
+			s.State = control.Done
+		}
+	})
 	return nil
 }
 
@@ -288,7 +291,12 @@ func (p *part) progress(s swarm.Progress) {
 			n.Faults = append(n.Faults, control.Fault{Node: f.Node, Cause: f.Cause})
 		}
 		if s.Done && !n.State.Ended() {
-			n.State, n.Verified, n.DoneS = control.Done, s.Verified, s.DoneAt.Sub(p.job.Accepted).Seconds()
+			n.Verified, n.DoneS = s.Verified, s.DoneAt.Sub(p.job.Accepted).Seconds()
+			if p.job.Spec.SHA256 {
+				n.Waiting = "its SHA-256"
+			} else {
+				n.State = control.Done
+			}
 		}
 	})
 }
