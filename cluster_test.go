@@ -244,6 +244,18 @@ func (c *nodes) await(t *testing.T, job freshet.Job, what string, wanted func(fr
 	return job
 }
 
+// partFile waits for the file into which a job's object comes on a node.
+func (c *nodes) partFile(t *testing.T, job freshet.Job, name string) (path string) {
+	t.Helper()
+	dir, base := filepath.Split(on(job.Spec.Dest, name))
+	path = filepath.Join(dir, "."+base+"."+job.ID+".part")
+	eventually(t, path+" is there, with its space", func() bool {
+		info, err := os.Stat(path)
+		return err == nil && info.Size() == int64(job.Object.Size)
+	})
+	return path
+}
+
 // refused submits what must be refused at once, and returns why.
 func (c *nodes) refused(t *testing.T, s freshet.Spec) string {
 	t.Helper()
