@@ -80,7 +80,7 @@ func benchBroadcast(b *testing.B, a Algorithm, nodes int, size unit.Bytes) {
 		wg.Wait()
 	}
 	delivered := float64(size) * float64(nodes) * float64(b.N) / 1e9
-	b.ReportMetric((cpu() - before).Seconds()/delivered, "CPU-s/GB")
+	b.ReportMetric((cpu()-before).Seconds()/delivered, "CPU-s/GB")
 }
 
 // shm is a file system in memory, if there is one.

@@ -202,7 +202,7 @@ func TestStatErrors(t *testing.T) {
 		{"teapot", func(w nethttp.ResponseWriter, r *nethttp.Request) { w.WriteHeader(418) }, nil, "418", false},
 		{"broken", func(w nethttp.ResponseWriter, r *nethttp.Request) { w.WriteHeader(500) }, nil, "500", true},
 		{"hung up", func(w nethttp.ResponseWriter, r *nethttp.Request) { panic(nethttp.ErrAbortHandler) }, nil, "", true},
-		{"round and round", func(w nethttp.ResponseWriter, r *nethttp.Request) { nethttp.Redirect(w, r, "/", 302) }, nil, "redirects", true},
+		{"round and round", func(w nethttp.ResponseWriter, r *nethttp.Request) { nethttp.Redirect(w, r, "/", nethttp.StatusFound) }, nil, "redirects", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := http.Open(http.Config{})

@@ -110,7 +110,9 @@ func TestWrongReplies(t *testing.T) {
 		{"500", func(w http.ResponseWriter, r *http.Request) { xmlError(w, 500, "InternalError", "sorry") }, nil, true},
 		{"request timeout", func(w http.ResponseWriter, r *http.Request) { xmlError(w, 400, "RequestTimeout", "sorry") }, nil, true},
 		{"400", func(w http.ResponseWriter, r *http.Request) { xmlError(w, 400, "InvalidArgument", "a\nb") }, nil, false},
-		{"no S3", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "<html>hello", 405) }, nil, false},
+		{"no S3", func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, "<html>hello", http.StatusMethodNotAllowed)
+		}, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var calls atomic.Int32
