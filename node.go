@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/landing"
 	"github.com/freshet/freshet/internal/pace"
@@ -55,6 +57,7 @@ type NodeConfig struct {
 type Node struct {
 	config    NodeConfig
 	log       *slog.Logger
+	lock      *os.File // on State, for as long as the node is
 	port      *peer.Port
 	hub       *control.Hub // nil: no control plane here
 	worker    *worker      // nil: no agent here
@@ -93,6 +96,9 @@ func Start(ctx context.Context, c NodeConfig) (n *Node, err error) {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	n = &Node{config: c, log: c.Log, ended: make(chan struct{})}
+	if n.lock, err = lockState(c.State); err != nil {
+		return nil, err
+	}
 	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	n.cancel = cancel
 	if err := n.open(ctx); err != nil {
@@ -111,6 +117,7 @@ func Start(ctx context.Context, c NodeConfig) (n *Node, err error) {
 		if n.worker != nil {
 			n.worker.close()
 		}
+		n.lock.Close()
 		close(n.ended)
 	}()
 	if err != nil {
@@ -259,6 +266,25 @@ func (n *Node) abandon() {
 	if n.worker != nil {
 		n.worker.close()
 	}
+	n.lock.Close()
+}
+
+// lockState keeps other processes out of a state directory: two control planes
+// over the same records would ruin them. The lock ends with the file, or the process.
+func lockState(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("state directory %s is in use by another process: stop that one, or use another directory", dir)
+	}
+	return nil, fmt.Errorf("lock state directory %s: %w", dir, err)
 }
 
 // Name is the node's name, empty without an agent.
