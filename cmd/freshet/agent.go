@@ -47,10 +47,10 @@ it from standard input, --token @FILE from a file.`,
 			if len(c.Roots) == 0 {
 				return usage("--root is missing: want a directory under which jobs may write")
 			}
-			if c.Token, err = readToken(c.Token, cmd.InOrStdin()); err != nil {
+			if err := n.complete("agent"); err != nil {
 				return err
 			}
-			if err := n.complete("agent"); err != nil {
+			if c.Token, err = readToken(c.Token, cmd.InOrStdin()); err != nil {
 				return err
 			}
 			return n.serve(cmd.Context(), cmd.OutOrStdout(), func(w io.Writer, node *freshet.Node) {
@@ -64,6 +64,6 @@ it from standard input, --token @FILE from a file.`,
 	f := cmd.Flags()
 	f.StringVar(&n.config.Join, "join", "", "`HOST:PORT` of the control plane")
 	f.StringVar(&n.config.Token, "token", "", "`token` to join with, - for standard input, @FILE for a file; needed once")
-	n.add(f)
+	n.add(cmd)
 	return cmd
 }

@@ -132,7 +132,11 @@ func percent(n, of unit.Bytes) string {
 	if of == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%d%%", int(100*float64(n)/float64(of)))
+	p := 100 * float64(n) / float64(of)
+	if n < of {
+		p = min(p, 99) // 100 % is all
+	}
+	return fmt.Sprintf("%.0f%%", p)
 }
 
 // meter measures how fast something grows, over the last few seconds.

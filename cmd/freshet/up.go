@@ -13,7 +13,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/freshet/freshet"
 )
@@ -25,7 +24,8 @@ type nodeFlags struct {
 	asJSON bool
 }
 
-func (n *nodeFlags) add(f *pflag.FlagSet) {
+func (n *nodeFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
 	c := &n.config
 	f.StringVar(&c.Listen, "listen", ":"+freshet.DefaultPort, "`HOST:PORT` of the one TCP port; port 0 takes a free one")
 	f.StringVar(&c.Advertise, "advertise", "", "`ADDRESS`, HOST:PORT or interface where other nodes reach this one (default: found out)")
@@ -152,7 +152,7 @@ jobs may write below STATE/../data.`,
 		},
 	}
 	f := cmd.Flags()
-	n.add(f)
+	n.add(cmd)
 	f.BoolVar(&noAgent, "no-agent", false, "run the control plane alone; this machine takes no part in jobs")
 	f.StringVar(&n.config.NATS, "nats", "", "`URL` of an existing NATS cluster with JetStream that keeps the records (default: an embedded one)")
 	f.StringVar(&n.config.NATSCreds, "nats-creds", "", "credentials `file` for it")

@@ -65,7 +65,7 @@ func (v *view) open(j freshet.Job) {
 			defer v.mu.Unlock()
 			_, err := io.WriteString(w, fit(line(s.AvailableWidth), s.AvailableWidth-1))
 			return err
-		})))
+		}), mpb.BarFillerTrim()))
 	}
 	if len(j.Nodes) > 1 {
 		add(v.overall)
@@ -143,7 +143,8 @@ func (v *view) say(line string) {
 	p := v.progress
 	v.mu.Unlock()
 	if p != nil {
-		if _, err := p.Write([]byte(line + "\n")); err == nil {
+		// The carriage return is for a ^C that the terminal has echoed.
+		if _, err := p.Write([]byte("\r" + line + "\n")); err == nil {
 			return
 		}
 	}
@@ -173,13 +174,16 @@ func (v *view) overall(width int) string {
 	j := v.job
 	have, store, peers, ended := totals(j)
 	all := j.Object.Size * bytesOf(len(j.Nodes))
-	end := time.Now()
+	took := time.Since(j.Accepted).Seconds()
 	if j.State.Ended() {
-		end = j.Ended
+		took = j.Ended.Sub(j.Accepted).Seconds()
 	}
-	right := fmt.Sprintf("%5.1f s", end.Sub(j.Accepted).Seconds())
+	if r := newRun(j, nil, ""); j.State == freshet.Done {
+		took = r.MakespanS
+	}
+	right := fmt.Sprintf("%8.1f s", took)
 	if !j.State.Ended() {
-		right += fmt.Sprintf("  %9v", v.total.rate(time.Now()))
+		right = fmt.Sprintf("%10v  %.1f s", v.total.rate(time.Now()), took)
 	}
 	if j.Object.Size > 0 {
 		right += fmt.Sprintf("  store %.2f ×  peers %.2f ×", float64(store)/float64(j.Object.Size), float64(peers)/float64(j.Object.Size))
@@ -197,17 +201,19 @@ func (v *view) node(row, width int) string {
 	have, right := n.Have, ""
 	switch {
 	case n.State == freshet.Done:
-		have, right = size, fmt.Sprintf("%7.2f s  %s  done, verified by %s", n.DoneS, shares, n.Verified)
+		have, right = size, fmt.Sprintf("%8.2f s  %s  done, verified by %s", n.DoneS, shares, n.Verified)
 	case n.State == freshet.Present:
 		have, right = size, "present already"
 	case n.State == freshet.Failed, n.State == freshet.Cancelled:
-		right = string(n.State) + ": " + n.Error
+		if right = string(n.State); n.Error != "" && n.Error != right {
+			right += ": " + n.Error
+		}
 	case n.State == freshet.Preparing:
 		right = "preparing"
 	case n.Waiting != "":
 		right = "waits for " + n.Waiting
 	default:
-		right = fmt.Sprintf("%9v  %s", v.meters[n.Name].rate(time.Now()), shares)
+		right = fmt.Sprintf("%10v  %s", v.meters[n.Name].rate(time.Now()), shares)
 		if n.Phase == 1 {
 			right += "  reads from the store"
 		} else if n.Phase == 2 {
