@@ -16,12 +16,13 @@ import (
 type lines struct {
 	out io.Writer
 
-	mu     sync.Mutex // guards what follows
-	began  bool
-	states map[string]freshet.State // as told
-	faults map[string]int           // by node: how many were told
-	total  meter
-	last   time.Time // when it was last told how far all is
+	mu      sync.Mutex // guards what follows
+	began   bool
+	running bool                     // told
+	states  map[string]freshet.State // as told
+	faults  map[string]int           // by node: how many were told
+	total   meter
+	last    time.Time // when it was last told how far all is
 }
 
 const linesEvery = 5 * time.Second
@@ -49,6 +50,10 @@ func (l *lines) update(j freshet.Job) {
 	have, store, peers, ended := totals(j)
 	l.total.note(now, have)
 	at := now.Sub(j.Accepted).Seconds()
+	if j.State == freshet.Running && !l.running {
+		l.running = true
+		fmt.Fprintf(l.out, "%6.1f s  all nodes are prepared; it begins\n", at)
+	}
 	for _, n := range j.Nodes {
 		if n.State != l.states[n.Name] {
 			l.states[n.Name] = n.State

@@ -55,10 +55,11 @@ func (o outcome) complain() error {
 	case freshet.Cancelled:
 		return fmt.Errorf("job %s was cancelled; %s", j.ID, had(j))
 	}
-	failed := 0
+	failed, told := 0, false
 	for _, n := range j.Nodes {
 		if n.State != freshet.Done && n.State != freshet.Present {
 			failed++
+			told = told || strings.HasSuffix(j.Error, n.Error)
 			why := n.Error
 			if why == "" {
 				why = string(n.State)
@@ -66,7 +67,7 @@ func (o outcome) complain() error {
 			fmt.Fprintf(o.err, "freshet: node %s: %s\n", n.Name, why)
 		}
 	}
-	if failed == 0 || failed == len(j.Nodes) && j.Error != "" && !strings.HasPrefix(j.Error, j.Nodes[0].Name+": ") {
+	if failed == 0 || !told && j.Error != "" {
 		fmt.Fprintf(o.err, "freshet: %s\n", j.Error)
 	}
 	fmt.Fprintf(o.err, "freshet: job %s failed; %s. Once the cause is mended the same command goes on: nodes that have the object are skipped\n", j.ID, had(j))
@@ -100,17 +101,13 @@ func (o outcome) sum(r run) {
 		}
 	}
 	if len(present) == len(j.Nodes) {
-		fmt.Fprintf(w, "Nothing to do: %s present on all %s at %s (%v).\n", "this version is", count(len(j.Nodes), "node"), j.Spec.Dest, j.Object.Size)
+		fmt.Fprintf(w, "Nothing to do: this version is present on all %s at %s (%v).\n", count(len(j.Nodes), "node"), j.Spec.Dest, j.Object.Size)
 		return
 	}
 	fmt.Fprintf(w, "Done: %s %s %s (%v) after %.2f s.\n", count(len(j.Nodes), "node"), have(len(j.Nodes)), j.Spec.Dest, j.Object.Size, r.MakespanS)
-	var store, peers, verified = j.Object.Size, j.Object.Size, r.Verified
-	store, peers = 0, 0
-	for _, n := range j.Nodes {
-		store, peers = store+n.StoreBytes, peers+n.PeerBytes
-	}
+	_, store, peers, _ := totals(j)
 	fmt.Fprintf(w, "  from the store  %s\n  from peers      %s\n", multipleOf(store, j.Object.Size), multipleOf(peers, j.Object.Size))
-	switch verified {
+	switch r.Verified {
 	case "source":
 		fmt.Fprintln(w, "  verified        against the store's own checksum")
 	case "peers":

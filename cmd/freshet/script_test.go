@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/freshet/freshet/objstore/open"
+	"github.com/freshet/freshet/unit"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"freshet": main})
+}
+
+// TestScript runs the scripts in testdata/script: clusters of processes on the
+// loopback interface, started, used and killed as a user would. Beside what
+// testscript has there are
+//
+//	start NAME PROGRAM ARG…   run it in the background, output to NAME.out and NAME.err, killed at
+//	                          the end; with --json among the arguments wait for the line that says
+//	                          it is ready, and set $NAME_addr, $NAME_endpoint and so on from it
+//	signal NAME SIGNAL        INT, TERM or KILL
+//	ended NAME CODE           wait for its end, with that exit code (-1: by a signal)
+//	await FILE REGEXP         wait until the file has a match
+//	random FILE SIZE          make a file of bytes that depend on its name alone
+//	s3put FILE URL            put it into a store
+//	same FILE FILE…           all have the same bytes
+//	json PATH REGEXP          a value in the JSON of the last command's output, as runs.0.nodes.1.name
+//	var NAME                  set $NAME to the output of the last command
+//
+// Everything that waits gives up after patience.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			home := filepath.Join(e.WorkDir, "home")
+			e.Setenv("HOME", home)
+			e.Setenv("FRESHET_STATE", filepath.Join(e.WorkDir, "state"))
+			e.Setenv("AWS_ACCESS_KEY_ID", "script")
+			e.Setenv("AWS_SECRET_ACCESS_KEY", "script-secret")
+			e.Setenv("AWS_REGION", "us-east-1")
+			e.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+			e.Values[processes{}] = map[string]*process{}
+			return os.MkdirAll(home, 0o755)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"start": startProcess, "signal": signalProcess, "ended": endedProcess,
+			"await": await, "random": random, "s3put": s3put, "same": same, "json": jsonValue, "var": setVar,
+		},
+	})
+}
+
+const patience = 60 * time.Second
+
+// process is one that a script has in the background.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+type processes struct{} // key of the script's map of them
+
+func startProcess(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: start NAME PROGRAM ARG…")
+	}
+	name := args[0]
+	path := ""
+	for dir := range strings.SplitSeq(ts.Getenv("PATH"), string(os.PathListSeparator)) {
+		if p := filepath.Join(dir, args[1]); path == "" && exec.Command(p).Err == nil {
+			path = p
+		}
+	}
+	out, err := os.Create(ts.MkAbs(name + ".out"))
+	ts.Check(err)
+	defer out.Close()
+	errs, err := os.Create(ts.MkAbs(name + ".err"))
+	ts.Check(err)
+	defer errs.Close()
+	cmd := exec.Command(path, args[2:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), out, errs
+	for _, k := range []string{"PATH", "HOME", "TMPDIR", "FRESHET_STATE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL", "AWS_EC2_METADATA_DISABLED"} {
+		if v := ts.Getenv(k); v != "" {
+			cmd.Env = append(cmd.Env, k+"="+v)
+		}
+	}
+	ts.Check(cmd.Start())
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	var wg sync.WaitGroup
+	wg.Go(func() { cmd.Wait(); close(p.done) })
+	ts.Defer(func() {
+		cmd.Process.Kill()
+		wg.Wait()
+		if b, _ := os.ReadFile(errs.Name()); len(b) > 0 {
+			ts.Logf("%s said:\n%s", name, b)
+		}
+	})
+	ts.Value(processes{}).(map[string]*process)[name] = p
+	ready := false
+	for _, a := range args {
+		ready = ready || a == "--json"
+	}
+	if !ready {
+		return
+	}
+	var line map[string]any
+	until(ts, name+" to be ready", func() bool {
+		select {
+		case <-p.done:
+			b, _ := os.ReadFile(errs.Name())
+			ts.Fatalf("%s ended: %s", name, b)
+		default:
+		}
+		b, _ := os.ReadFile(out.Name())
+		return bytes.HasSuffix(b, []byte("\n")) && json.Unmarshal(b, &line) == nil
+	})
+	for k, v := range line {
+		if s, ok := v.(string); ok {
+			ts.Setenv(name+"_"+k, s)
+		}
+	}
+}
+
+// until waits for a condition, with a deadline.
+func until(ts *testscript.TestScript, what string, ok func() bool) {
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+func running(ts *testscript.TestScript, name string) *process {
+	p := ts.Value(processes{}).(map[string]*process)[name]
+	if p == nil {
+		ts.Fatalf("no process %s was started", name)
+	}
+	return p
+}
+
+func signalProcess(ts *testscript.TestScript, neg bool, args []string) {
+	signals := map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill}
+	if neg || len(args) != 2 || signals[args[1]] == nil {
+		ts.Fatalf("usage: signal NAME INT|TERM|KILL")
+	}
+	ts.Check(running(ts, args[0]).cmd.Process.Signal(signals[args[1]]))
+}
+
+func endedProcess(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: ended NAME CODE")
+	}
+	p := running(ts, args[0])
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		ts.Fatalf("%s has not ended after %v", args[0], patience)
+	}
+	if got := strconv.Itoa(p.cmd.ProcessState.ExitCode()); got != args[1] {
+		b, _ := os.ReadFile(ts.MkAbs(args[0] + ".err"))
+		ts.Fatalf("%s ended with %s, want %s: %s", args[0], got, args[1], b)
+	}
+}
+
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await FILE REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	until(ts, fmt.Sprintf("%s to match %s", args[0], args[1]), func() bool {
+		b, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && re.Match(b)
+	})
+}
+
+func random(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: random FILE SIZE")
+	}
+	size, err := unit.ParseBytes(args[1])
+	ts.Check(err)
+	var seed [32]byte
+	copy(seed[:], filepath.Base(args[0]))
+	b := make([]byte, size)
+	_, err = io.ReadFull(rand.NewChaCha8(seed), b)
+	ts.Check(err)
+	ts.Check(os.MkdirAll(filepath.Dir(ts.MkAbs(args[0])), 0o755))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o644))
+}
+
+// environment guards the process's environment, which the AWS SDK reads.
+var environment sync.Mutex
+
+func s3put(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: s3put FILE URL")
+	}
+	f, err := os.Open(ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer f.Close()
+	fi, err := f.Stat()
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	environment.Lock()
+	defer environment.Unlock()
+	for _, k := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"} {
+		ts.Check(os.Setenv(k, ts.Getenv(k)))
+		defer os.Unsetenv(k)
+	}
+	store, key, err := open.URL(ctx, args[1], open.Options{})
+	ts.Check(err)
+	defer store.Close()
+	_, err = store.Put(ctx, key, f, unit.Bytes(fi.Size()))
+	ts.Check(err)
+}
+
+func same(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: same FILE FILE…")
+	}
+	first, err := os.ReadFile(ts.MkAbs(args[0]))
+	ts.Check(err)
+	for _, name := range args[1:] {
+		b, err := os.ReadFile(ts.MkAbs(name))
+		ts.Check(err)
+		if bytes.Equal(first, b) == neg {
+			ts.Fatalf("%s (%d bytes) and %s (%d bytes): same is %v, want %v", args[0], len(first), name, len(b), neg, !neg)
+		}
+	}
+}
+
+func jsonValue(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: json PATH REGEXP")
+	}
+	d := json.NewDecoder(strings.NewReader(ts.ReadFile("stdout")))
+	d.UseNumber()
+	var v any
+	ts.Check(d.Decode(&v))
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		ts.Fatalf("there is something after the JSON document")
+	}
+	for step := range strings.SplitSeq(args[0], ".") {
+		switch at := v.(type) {
+		case map[string]any:
+			got, ok := at[step]
+			if !ok {
+				ts.Fatalf("%s: no field %s", args[0], step)
+			}
+			v = got
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(at) {
+				ts.Fatalf("%s: no element %s of %d", args[0], step, len(at))
+			}
+			v = at[i]
+		default:
+			ts.Fatalf("%s: %v has no %s", args[0], v, step)
+		}
+	}
+	got := fmt.Sprint(v)
+	if regexp.MustCompile("^(" + args[1] + ")$").MatchString(got) == neg {
+		ts.Fatalf("%s is %s; want a match of %s: %v", args[0], got, args[1], !neg)
+	}
+}
+
+func setVar(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: var NAME")
+	}
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
