@@ -133,6 +133,9 @@ func bound(job freshet.Job, nodes []freshet.NodeView) (*float64, string) {
 			r.Down, r.Up = append(r.Down, n.RateIn), append(r.Up, n.RateOut)
 		}
 	}
+	if len(r.Down) == 0 {
+		return nil, ""
+	}
 	seconds, by := steal.Bound(job.Object.Size, len(r.Down), r)
 	if seconds == 0 {
 		return nil, ""

@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 //	signal NAME SIGNAL        INT, TERM or KILL
 //	ended NAME CODE           wait for its end, with that exit code (-1: by a signal)
 //	await FILE REGEXP         wait until the file has a match
+//	eventually REGEXP PROGRAM ARG…  run it until its output has a match
 //	random FILE SIZE          make a file of bytes that depend on its name alone
 //	s3put FILE URL            put it into a store
 //	same FILE FILE…           all have the same bytes
@@ -63,7 +64,7 @@ func TestScript(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start": startProcess, "signal": signalProcess, "ended": endedProcess,
-			"await": await, "random": random, "s3put": s3put, "same": same, "json": jsonValue, "var": setVar,
+			"await": await, "eventually": eventually, "random": random, "s3put": s3put, "same": same, "json": jsonValue, "var": setVar,
 		},
 	})
 }
@@ -192,6 +193,18 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: eventually REGEXP PROGRAM ARG…")
+	}
+	re, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	until(ts, args[1]+" to print "+args[0], func() bool {
+		ts.Check(ts.Exec(args[1], args[2:]...))
+		return re.MatchString(ts.ReadFile("stdout"))
+	})
+}
+
 func random(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: random FILE SIZE")
@@ -279,7 +292,7 @@ func jsonValue(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	got := fmt.Sprint(v)
-	if regexp.MustCompile("^(" + args[1] + ")$").MatchString(got) == neg {
+	if regexp.MustCompile("^("+args[1]+")$").MatchString(got) == neg {
 		ts.Fatalf("%s is %s; want a match of %s: %v", args[0], got, args[1], !neg)
 	}
 }

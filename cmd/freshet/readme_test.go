@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestReadmeClusterByHand types what the section of that name in the README
+// says, block by block into one shell, in the repository's root. Only the ports
+// are others, since somebody may have just such a cluster on this machine.
+func TestReadmeClusterByHand(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := shellBlocks(section(string(readme), "## A cluster by hand"))
+	const atLeast = 6
+	if len(blocks) < atLeast {
+		t.Fatalf("the section has %d blocks of commands, want %d or more: it was renamed, or its blocks do not begin with ```sh", len(blocks), atLeast)
+	}
+	script := "set -e\n"
+	for i, b := range blocks {
+		script += fmt.Sprintf("echo '--- block %d'\n%s", i+1, b)
+	}
+	for _, port := range []string{":9000", ":7433"} {
+		if !strings.Contains(script, "127.0.0.1"+port) {
+			t.Fatalf("the commands do not use port %s", port)
+		}
+		script = strings.ReplaceAll(script, "127.0.0.1"+port, freeAddress(t))
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	tmp := t.TempDir()
+	cmd := exec.CommandContext(ctx, "bash", "-c", script)
+	cmd.Dir = root
+	for _, kv := range os.Environ() {
+		if k, _, _ := strings.Cut(kv, "="); !strings.HasPrefix(k, "AWS_") && !strings.HasPrefix(k, "FRESHET_") && !strings.HasPrefix(k, "MAKE") && k != "MFLAGS" {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	if cmd.Process != nil {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what a failure has left running
+	}
+	if err != nil {
+		logs, _ := filepath.Glob(filepath.Join(tmp, "*", "*.log"))
+		for _, name := range logs {
+			b, _ := os.ReadFile(name)
+			t.Logf("%s:\n%s", filepath.Base(name), b)
+		}
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	text := out.String()
+	for _, want := range []string{
+		"Done: 3 nodes have", "from the store  95.37 MiB (1.00 × the object)", "Report with pictures: report.html",
+		"Nothing to do: this version is present on all 3 nodes",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got no %q in\n%s", want, text)
+		}
+	}
+	sums := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if sum, file, ok := strings.Cut(strings.TrimSpace(line), "  "); ok && strings.HasSuffix(file, "model.bin") && len(sum) == 64 {
+			sums[sum] = true
+		}
+	}
+	if len(sums) != 1 {
+		t.Errorf("sha256sum printed %d different sums, want 1, in\n%s", len(sums), text)
+	}
+}
+
+// section is the text from a heading to the next of its level.
+func section(text, heading string) string {
+	_, rest, _ := strings.Cut(text, "\n"+heading+"\n")
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	return rest
+}
+
+// shellBlocks are the fenced blocks marked sh.
+func shellBlocks(text string) (blocks []string) {
+	for {
+		_, rest, ok := strings.Cut(text, "\n```sh\n")
+		if !ok {
+			return blocks
+		}
+		block, after, _ := strings.Cut(rest, "\n```")
+		blocks = append(blocks, block+"\n")
+		text = after
+	}
+}
+
+// freeAddress is one on the loopback interface that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
