@@ -31,6 +31,7 @@ const (
 	notAuditing auditing = iota
 	comparing
 	replacing
+	rechecking // a piece of a file from before the job, on our own disk, whose digest has changed in the manifest
 )
 
 // What the fetcher tells the loop.
@@ -80,6 +81,10 @@ func (n *node) audit() (o order, ok bool) {
 		n.wrong = n.wrong[1:]
 		return order{work: -1, span: piece.Range{Lo: p, Hi: p + 1}, take: map[int]bool{p: true}, audit: replacing}, true
 	}
+	if len(n.doubts) > 0 {
+		p := n.doubts[0]
+		return order{work: -1, span: piece.Range{Lo: p, Hi: p + 1}, take: map[int]bool{p: true}, audit: rechecking}, true
+	}
 	if n.man.Known() < n.Layout.Count() {
 		return o, false
 	}
@@ -98,10 +103,14 @@ func (n *node) audit() (o order, ok bool) {
 }
 
 // reserve takes the pieces of span that are neither had nor on their way out
-// of the exchange, and makes an order of them.
+// of the exchange, and makes an order of them. A piece that was on its way from
+// a node that died, and that nobody else has, comes no more and is taken too.
 func (n *node) reserve(span piece.Range) (o order, any bool) {
 	o = order{work: -1, span: span, take: map[int]bool{}}
 	for p := span.Lo; p < span.Hi; p++ {
+		if !n.ex.Held(p) && n.asm.drop(p) {
+			n.sendCancels(n.ex.Abandon(p))
+		}
 		if n.ex.Reserve(p) {
 			o.take[p] = true
 		}
@@ -110,11 +119,9 @@ func (n *node) reserve(span piece.Range) (o order, any bool) {
 }
 
 // rescue reads one missing piece from the store, whoever should have: the
-// swarm stands still. Any node may do so at once, so each takes another.
+// swarm stands still. Any node may do so at once, so each takes another. Until
+// something comes from peers one piece follows the other.
 func (n *node) rescue(ctx context.Context) {
-	if n.fetching {
-		return
-	}
 	var missing []int
 	for r := range n.ex.Have().Missing() {
 		for p := r.Lo; p < r.Hi; p++ {
@@ -128,7 +135,10 @@ func (n *node) rescue(ctx context.Context) {
 		}
 		n.sendCancels(n.ex.Abandon(p))
 		if o, any := n.reserve(piece.Range{Lo: p, Hi: p + 1}); any {
-			n.Log.Warn("nothing arrives: reading from the store", "job", n.Job, "piece", p, "for", stallAfter)
+			if !n.rescuing {
+				n.Log.Warn("nothing arrives: reading from the store", "job", n.Job, "for", stallAfter)
+			}
+			n.rescuing = true
 			n.start(ctx, o)
 			return
 		}
@@ -145,9 +155,17 @@ func (n *node) fetched(ev evFetched) {
 	old, known := n.man.Entry(ev.piece)
 	e := exchange.Entry{Sum: ev.sum, Reader: n.Self, Term: old.Term}
 	switch {
-	case ev.audit == comparing && ev.sum != old.Sum && n.Members[n.Self].Held:
-		n.fail(heldWrong(ev.piece))
+	case ev.audit == rechecking:
+		n.doubts = n.doubts[1:]
+		if ev.sum != old.Sum {
+			n.fail(heldWrong(ev.piece))
+		} else {
+			n.news = append(n.news, ev.piece) // nobody reckoned with our copy any more
+		}
 		return
+	case ev.audit == comparing && ev.sum != old.Sum && n.Members[n.Self].Held:
+		e.Term++ // the reader had it wrong; whether we have it right is to be seen
+		n.doubts = append(n.doubts, ev.piece)
 	case ev.audit == comparing && ev.sum != old.Sum:
 		n.ex.Lost(ev.piece)
 		n.ex.Reserve(ev.piece)
@@ -191,7 +209,7 @@ func (n *node) fetchEnd(ev evFetchEnd) {
 // readSpan carries out an order with one request to the store.
 func (n *node) readSpan(ctx context.Context, o order) error {
 	off, size := n.Layout.RangeSpan(o.span)
-	if n.Members[n.Self].Held && o.audit == notAuditing {
+	if n.Members[n.Self].Held && (o.audit == notAuditing || o.audit == rechecking) {
 		return n.readPieces(ctx, io.NewSectionReader(n.File, int64(off), int64(size)), o, false)
 	}
 	skip := unit.Bytes(0)

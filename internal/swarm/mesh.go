@@ -294,7 +294,7 @@ func (n *node) message(ev evMessage) error {
 // announced notes that a peer has pieces.
 func (n *node) announced(rank int, r piece.Range) {
 	n.ex.Announced(rank, r)
-	n.neighbours[rank].moved, n.moved = n.now, n.now
+	n.neighbours[rank].moved, n.moved, n.rescuing = n.now, n.now, false
 }
 
 // learn enters a line of a peer's into the manifest. What a member read is
@@ -308,6 +308,9 @@ func (n *node) learn(from int, d digest) {
 	switch n.man.Add(from, d.Piece, d.Entry) {
 	case exchange.News:
 		n.ex.Known(d.Piece)
+		if n.Members[n.Self].Held { // another holder has read it from its file; ours is there too
+			n.got(d.Piece, n.Members[n.Self].Name)
+		}
 	case exchange.Replaced:
 		n.replaced(d.Piece)
 	}
@@ -324,12 +327,16 @@ func (n *node) replaced(p int) {
 		}
 	}
 	if e.Reader != n.Self && n.ex.Have().Has(p) {
-		if n.done || n.Members[n.Self].Held {
+		switch {
+		case n.done:
 			n.fail(heldWrong(p))
 			return
+		case n.Members[n.Self].Held:
+			n.doubts = append(n.doubts, p)
+		default:
+			n.have -= n.pieceSize(p)
+			n.ex.Lost(p)
 		}
-		n.have -= n.pieceSize(p)
-		n.ex.Lost(p)
 	}
 	for _, b := range n.man.Blamed()[n.blamed:] {
 		n.fault(n.Members[b.Reader].Name, fmt.Sprintf("had piece %d wrong when it read it from the store; it was read again by %s", b.Piece, n.Members[e.Reader].Name))
@@ -337,15 +344,18 @@ func (n *node) replaced(p int) {
 	n.blamed = len(n.man.Blamed())
 }
 
+// ErrHeldWrong says that the file which this node has in its place is not the object.
+var ErrHeldWrong = errors.New("the file on this node is not what the store has")
+
 func heldWrong(p int) error {
-	return fmt.Errorf("piece %d of the file on this node is not what the store has: remove the file and broadcast again", p)
+	return fmt.Errorf("piece %d: %w: remove the file and broadcast again", p, ErrHeldWrong)
 }
 
 // block notes the arrival of a block, and of its piece with the last one.
 func (n *node) block(ev evBlock) {
 	rank := ev.link.rank
 	n.fromPeers += unit.Bytes(ev.n)
-	n.moved, n.neighbours[rank].moved = n.now, n.now
+	n.moved, n.neighbours[rank].moved, n.rescuing = n.now, n.now, false
 	if !ev.wanted {
 		n.ex.Discarded(rank, ev.piece, ev.block, n.now)
 		return

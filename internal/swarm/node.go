@@ -45,6 +45,7 @@ type node struct {
 
 	fetching bool
 	wrong    []int // pieces of ours that an audit found wrong, to be replaced
+	doubts   []int // Held: pieces of our file to be compared with what an audit found
 
 	news    []int // pieces got since the last announcement
 	digests []digest
@@ -52,6 +53,7 @@ type node struct {
 
 	phase    int
 	moved    time.Time // when anything last came from anywhere
+	rescuing bool      // nothing has come from peers since we began to read what they should have
 	verified string
 	commits  bool // being committed
 	done     bool
@@ -202,8 +204,13 @@ func (n *node) drain() {
 		}
 		select {
 		case ev := <-n.events:
-			if d, ok := ev.(evDown); ok && n.neighbours[d.link.rank].link == d.link {
-				n.neighbours[d.link.rank].link = nil
+			switch ev := ev.(type) {
+			case evDown:
+				if n.neighbours[ev.link.rank].link == ev.link {
+					n.neighbours[ev.link.rank].link = nil
+				}
+			case evUp: // too late
+				ev.conn.Close()
 			}
 		case <-t.C:
 			return
@@ -278,7 +285,10 @@ func (n *node) step(ctx context.Context) {
 		n.Recorder.Record(n.now, Event{Kind: "phase", Phase: phase})
 	}
 	n.fetch(ctx)
-	ask, cancel := n.ex.Asks(n.now)
+	var ask, cancel []exchange.Ask
+	if !n.Members[n.Self].Held { // which needs nothing
+		ask, cancel = n.ex.Asks(n.now)
+	}
 	n.sendCancels(cancel)
 	for _, a := range ask {
 		e, _ := n.man.Entry(a.Piece)
@@ -306,10 +316,12 @@ func (n *node) tick(ctx context.Context) {
 		}
 	}
 	if read := n.fromStore.Load(); read != n.seenStore {
-		n.seenStore, n.moved = read, n.now
+		n.seenStore = read
+		if !n.rescuing {
+			n.moved = n.now
+		}
 	}
-	if n.now.Sub(n.moved) > stallAfter && !n.ex.Have().Full() {
-		n.moved = n.now
+	if n.now.Sub(n.moved) > stallAfter && !n.ex.Have().Full() && !n.fetching {
 		n.rescue(ctx)
 	}
 	if n.now.Sub(n.reported) >= reportEvery {
@@ -398,7 +410,7 @@ func (n *node) progress() Progress {
 
 // complete commits the file when every piece is here and proved.
 func (n *node) complete(ctx context.Context) {
-	if n.done || n.commits || n.fatal != nil || !n.ex.Have().Full() || !n.man.Settled() {
+	if n.done || n.commits || n.fatal != nil || !n.ex.Have().Full() || !n.man.Settled() || len(n.doubts) > 0 {
 		return
 	}
 	verified := ByPeers

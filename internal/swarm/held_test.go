@@ -1,0 +1,71 @@
+package swarm
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// held makes the nodes of those ranks hold the object from before the job. What
+// is written to their files is an error, since nothing may be.
+func (b *bench) held(ranks ...int) {
+	for _, r := range ranks {
+		for i := range b.configs {
+			b.configs[i].Members[r].Held = true
+		}
+		copy(b.disks[r].b, b.data)
+		b.disks[r].full = 1
+		b.configs[r].Commit = nil
+	}
+}
+
+func TestSeveralHoldersGive(t *testing.T) {
+	swarmOf(t, 5, 40*unit.MiB, Steal, func(b *bench) {
+		b.held(0, 2, 3)
+		b.run()
+		b.complete(BySource, seq(5)...)
+		if got := b.storeBytes(); got != 0 {
+			t.Errorf("%v left the store although three nodes have the object", got)
+		}
+	})
+}
+
+func TestOneHolderIsWrong(t *testing.T) {
+	swarmOf(t, 4, 20*unit.MiB, Steal, func(b *bench) {
+		b.held(0, 1, 2)
+		for off := 0; off < len(b.data); off += 100_000 {
+			b.disks[1].b[off] ^= 1
+		}
+		b.run()
+		b.complete(BySource, 0, 2, 3)
+		if !errors.Is(b.errs[1], ErrHeldWrong) {
+			t.Errorf("n1: %v, want %v", b.errs[1], ErrHeldWrong)
+		}
+	})
+}
+
+// TestHoldersDie has what only they had read from the store at once, though it
+// was on its way from them.
+func TestHoldersDie(t *testing.T) {
+	swarmOf(t, 3, 20*unit.MiB, Steal, func(b *bench) {
+		b.held(0, 2)
+		var reads atomic.Int32
+		b.disks[0].corrupt = func(int64, []byte) {
+			if reads.Add(1) == 45 { // of 40 to digest its share, and then those to send
+				go func() { // ends with the bubble; the disk is locked here
+					for _, r := range []int{0, 2} {
+						b.net.kill(nodeName(r))
+						b.cancel[r](errors.New("killed"))
+					}
+				}()
+			}
+		}
+		b.run()
+		b.complete(BySource, 1)
+		if most := stallAfter / 2; b.took[1] > most || b.results[1].StoreBytes == 0 {
+			t.Errorf("n1 took %v and read %v from the store, want less than %v and some", b.took[1], b.results[1].StoreBytes, most)
+		}
+	})
+}
