@@ -195,7 +195,7 @@ func (p *part) update(change func(*control.NodeStatus)) {
 func (p *part) fail(ctx context.Context, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.status.State.Ended() { // done, and only the others were waited for
+	if p.status.State.Ended() && !errors.Is(err, swarm.ErrHeldWrong) { // done, and only the others were waited for
 		return
 	}
 	p.status.State, p.status.Error, p.status.Waiting = control.Failed, strings.ReplaceAll(err.Error(), "\n", " "), ""
