@@ -124,6 +124,7 @@ func (n *node) down(ctx context.Context, ev evDown) {
 		n.dead(rank, fmt.Errorf("broke the protocol: %w", broken))
 	case errors.As(ev.err, &refused):
 		n.dead(rank, refused)
+		n.accused(ctx, refused)
 	default:
 		if ev.err == nil {
 			ev.err = errors.New("closed the connection")

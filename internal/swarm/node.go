@@ -55,7 +55,9 @@ type node struct {
 	moved    time.Time // when anything last came from anywhere
 	rescuing bool      // nothing has come from peers since we began to read what they should have
 	verified string
-	commits  bool // being committed
+	commits  bool  // being committed
+	accuser  error // who refuses us and why, until our file has been read back
+	proving  bool  // it is being read back after it was put in place
 	done     bool
 	doneAt   time.Time
 
@@ -92,6 +94,7 @@ type (
 		err  error
 	}
 	evCommitted struct{ err error }
+	evProved    struct{ err error } // of the file in its place
 	evBroken    struct{ err error } // our own disk
 )
 
@@ -220,7 +223,7 @@ func (n *node) drain() {
 
 // finished says whether we are done and nobody needs us any more.
 func (n *node) finished() bool {
-	if !n.done {
+	if !n.done || n.proving {
 		return false
 	}
 	for rank := range n.neighbours {
@@ -260,6 +263,15 @@ func (n *node) handle(ctx context.Context, ev any) {
 		n.fetchEnd(ev)
 	case evCommitted:
 		n.committed(ev.err)
+		if n.accuser != nil && n.done { // meanwhile
+			n.accused(ctx, n.accuser)
+		}
+	case evProved:
+		n.proving = false
+		n.fail(ev.err)
+		if n.accuser != nil { // once more
+			n.accused(ctx, n.accuser)
+		}
 	case evBroken:
 		n.fail(ev.err)
 	}
@@ -406,44 +418,6 @@ func (n *node) progress() Progress {
 		p.Waiting = "others to end their reading from the store"
 	}
 	return p
-}
-
-// complete commits the file when every piece is here and proved.
-func (n *node) complete(ctx context.Context) {
-	if n.done || n.commits || n.fatal != nil || !n.ex.Have().Full() || !n.man.Settled() || len(n.doubts) > 0 {
-		return
-	}
-	verified := ByPeers
-	if n.Object.Checksum.Usable(n.Layout) {
-		if err := n.man.Verify(n.Object.Checksum); err != nil {
-			if !n.man.AuditAll() {
-				n.fail(fmt.Errorf("%s: read twice, by different nodes, and still %w; the object in the store is damaged", n.Source, err))
-				return
-			}
-			n.Log.Warn("checksum", "job", n.Job, "error", err)
-			return
-		}
-		verified = BySource
-	}
-	n.verified, n.commits = verified, true
-	n.wg.Go(func() {
-		var err error
-		if n.Commit != nil {
-			err = n.Commit()
-		}
-		n.post(evCommitted{err})
-	})
-}
-
-func (n *node) committed(err error) {
-	if err != nil {
-		n.fail(err)
-		return
-	}
-	n.done, n.commits, n.doneAt = true, false, n.now
-	n.tellAll(kindDone, nil)
-	n.Recorder.Record(n.now, Event{Kind: "done", Verified: n.verified})
-	n.Report(n.progress())
 }
 
 // ErrCancelled is the cause of a context whose job was cancelled.

@@ -1,0 +1,94 @@
+package swarm
+
+import (
+	"context"
+	"fmt"
+)
+
+// complete commits the file when every piece is here and proved.
+func (n *node) complete(ctx context.Context) {
+	if n.done || n.commits || n.fatal != nil || !n.ex.Have().Full() || !n.man.Settled() || len(n.doubts) > 0 {
+		return
+	}
+	verified := ByPeers
+	if n.Object.Checksum.Usable(n.Layout) {
+		if err := n.man.Verify(n.Object.Checksum); err != nil {
+			if !n.man.AuditAll() {
+				n.fail(fmt.Errorf("%s: read twice, by different nodes, and still %w; the object in the store is damaged", n.Source, err))
+				return
+			}
+			n.Log.Warn("checksum", "job", n.Job, "error", err)
+			return
+		}
+		verified = BySource
+	}
+	n.verified, n.commits = verified, true
+	prove := func() error { return nil }
+	if n.accuser != nil {
+		prove = n.proof(ctx)
+	}
+	n.wg.Go(func() {
+		err := prove()
+		if err == nil && n.Commit != nil {
+			err = n.Commit()
+		}
+		n.post(evCommitted{err})
+	})
+}
+
+// accused notes that a peer wants no more of us. It may be right: what it got
+// is not what we had checked when it came if the disk gives back something else, so the
+// file is read once more before it counts.
+func (n *node) accused(ctx context.Context, by error) {
+	n.accuser = by
+	if !n.done || n.proving {
+		return
+	}
+	n.proving = true
+	prove := n.proof(ctx)
+	n.wg.Go(func() { n.post(evProved{prove()}) })
+}
+
+// proof returns a function that reads the file back and compares it with the
+// manifest as it is now.
+func (n *node) proof(ctx context.Context) func() error {
+	by := n.accuser
+	n.accuser = nil
+	sums := make([]uint64, n.Layout.Count())
+	for p := range sums {
+		e, _ := n.man.Entry(p)
+		sums[p] = e.Sum
+	}
+	return func() error {
+		buf, err := n.Send.Get(ctx)
+		if err != nil {
+			return err
+		}
+		defer n.Send.Put(buf)
+		for p, want := range sums {
+			var sum uint64
+			for b := range n.Layout.Blocks(p) {
+				off, size := blockSpan(n.Layout, p, b)
+				if k, err := n.File.ReadAt(buf[:size], off); k < size {
+					return fmt.Errorf("read piece %d back: %w", p, err)
+				}
+				sum = n.digest.Update(sum, buf[:size])
+			}
+			if sum != want {
+				return fmt.Errorf("piece %d: %w: the disk does not give back what was written to it (%w)", p, ErrHeldWrong, by)
+			}
+		}
+		return nil
+	}
+}
+
+func (n *node) committed(err error) {
+	if err != nil {
+		n.fail(err)
+		return
+	}
+	n.done, n.commits, n.doneAt = true, false, n.now
+	n.tellAll(kindDone, nil)
+	n.Recorder.Record(n.now, Event{Kind: "done", Verified: n.verified})
+	n.Report(n.progress())
+}
