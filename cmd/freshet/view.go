@@ -181,15 +181,15 @@ func (v *view) overall(width int) string {
 	if r := newRun(j, nil, ""); j.State == freshet.Done {
 		took = r.MakespanS
 	}
-	right := fmt.Sprintf("%8.1f s", took)
+	var parts []string
 	if !j.State.Ended() {
-		right = fmt.Sprintf("%10v  %.1f s", v.total.rate(time.Now()), took)
+		parts = append(parts, fmt.Sprintf("%10v", v.total.rate(time.Now())))
 	}
+	parts = append(parts, fmt.Sprintf("%5.1f s", took), fmt.Sprintf("%d/%d ended", ended, len(j.Nodes)))
 	if j.Object.Size > 0 {
-		right += fmt.Sprintf("  store %.2f ×  peers %.2f ×", float64(store)/float64(j.Object.Size), float64(peers)/float64(j.Object.Size))
+		parts = append(parts, fmt.Sprintf("store %.2f ×", float64(store)/float64(j.Object.Size)), fmt.Sprintf("peers %.2f ×", float64(peers)/float64(j.Object.Size)))
 	}
-	right += fmt.Sprintf("  %d/%d ended", ended, len(j.Nodes))
-	return v.line("all", have, all, right, width)
+	return v.line("all", have, all, width, parts...)
 }
 
 func (v *view) node(row, width int) string {
@@ -197,35 +197,39 @@ func (v *view) node(row, width int) string {
 		return ""
 	}
 	n, size := v.job.Nodes[v.rows[row]], v.job.Object.Size
-	shares := fmt.Sprintf("store %4s  peers %4s", percent(n.StoreBytes, size), percent(n.PeerBytes, size))
-	have, right := n.Have, ""
+	have := n.Have
+	store, peers := "store "+fmt.Sprintf("%4s", percent(n.StoreBytes, size)), "peers "+fmt.Sprintf("%4s", percent(n.PeerBytes, size))
+	var parts []string
 	switch {
 	case n.State == freshet.Done:
-		have, right = size, fmt.Sprintf("%8.2f s  %s  done, verified by %s", n.DoneS, shares, n.Verified)
+		have, parts = size, []string{fmt.Sprintf("%8.2f s", n.DoneS), store, peers, "done", "verified by " + n.Verified}
 	case n.State == freshet.Present:
-		have, right = size, "present already"
+		have, parts = size, []string{"present already"}
 	case n.State == freshet.Failed, n.State == freshet.Cancelled:
-		if right = string(n.State); n.Error != "" && n.Error != right {
-			right += ": " + n.Error
+		parts = []string{string(n.State)}
+		if n.Error != "" && n.Error != parts[0] {
+			parts[0] += ": " + n.Error
 		}
 	case n.State == freshet.Preparing:
-		right = "preparing"
+		parts = []string{"preparing"}
 	case n.Waiting != "":
-		right = "waits for " + n.Waiting
+		parts = []string{"waits for " + n.Waiting}
 	default:
-		right = fmt.Sprintf("%10v  %s", v.meters[n.Name].rate(time.Now()), shares)
-		if n.Phase == 1 {
-			right += "  reads from the store"
-		} else if n.Phase == 2 {
-			right += "  exchanges with peers"
+		parts = []string{fmt.Sprintf("%10v", v.meters[n.Name].rate(time.Now())), store, peers}
+		switch n.Phase {
+		case 1:
+			parts = append(parts, "reads from the store")
+		case 2:
+			parts = append(parts, "exchanges with peers")
 		}
 	}
-	return v.line(n.Name, have, size, right, width)
+	return v.line(n.Name, have, size, width, parts...)
 }
 
-// line is a name, a bar, and what stands to the right of it.
-func (v *view) line(name string, have, of unit.Bytes, right string, width int) string {
-	bar := min(max(width/4, 10), 30)
+// line is a name, a bar, and of parts, the most important one first, as many
+// as there is room for.
+func (v *view) line(name string, have, of unit.Bytes, width int, parts ...string) string {
+	bar := min(max(width/5, 10), 30)
 	full := bar
 	if of > 0 {
 		full = int(float64(bar) * float64(min(have, of)) / float64(of))
@@ -235,7 +239,14 @@ func (v *view) line(name string, have, of unit.Bytes, right string, width int) s
 		b += ">" + strings.Repeat(" ", bar-full-1)
 	}
 	nw := v.nameWidth()
-	return fmt.Sprintf("%-*s [%s] %4s  %s", nw, fit(name, nw), b, percent(min(have, of), of), right)
+	s := fmt.Sprintf("%-*s [%s] %4s", nw, fit(name, nw), b, percent(min(have, of), of))
+	for i, p := range parts {
+		if i > 0 && utf8.RuneCountInString(s)+2+utf8.RuneCountInString(p) >= width {
+			break
+		}
+		s += "  " + p
+	}
+	return s
 }
 
 // fit cuts s to so many characters.

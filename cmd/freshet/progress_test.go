@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/freshet/freshet"
+	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/unit"
+)
+
+// fleet is a job of 100 MiB on nodes in these states; the i-th has i MiB.
+func fleet(states ...freshet.State) freshet.Job {
+	j := freshet.Job{ID: "05hgpfg8r491", State: freshet.Running, Accepted: time.Now(), Object: objstore.Object{Size: 100 * unit.MiB},
+		Spec: freshet.Spec{Source: "s3://b/o", Dest: "/data/o", Algorithm: freshet.Steal}}
+	for i, s := range states {
+		j.Nodes = append(j.Nodes, freshet.NodeStatus{Name: string(rune('a' + i)), State: s, Have: unit.Bytes(i) * unit.MiB, Phase: 1})
+	}
+	return j
+}
+
+func TestChosenNodes(t *testing.T) {
+	const d, r, f, p = freshet.Done, freshet.Running, freshet.Failed, freshet.Present
+	for _, c := range []struct {
+		states []freshet.State
+		room   int
+		want   []int
+	}{
+		{[]freshet.State{d, r, f}, 3, []int{0, 1, 2}},    // room for all: their own order
+		{[]freshet.State{d, r, f}, 0, []int{0, 1, 2}},    // not known yet
+		{[]freshet.State{d, r, f, r}, 3, []int{2, 1, 3}}, // failed, then the slowest
+		{[]freshet.State{p, d, r}, 2, []int{2, 0}},
+	} {
+		if got := chosen(fleet(c.states...), c.room); !slices.Equal(got, c.want) {
+			t.Errorf("%v in %d lines: got %v, want %v", c.states, c.room, got, c.want)
+		}
+	}
+}
+
+func TestLinesFitTheTerminal(t *testing.T) {
+	v := newView(&bytes.Buffer{})
+	j := fleet(freshet.Running, freshet.Done, freshet.Failed, freshet.Present, freshet.Preparing)
+	j.Nodes[2].Error = strings.Repeat("a long story ", 20)
+	j.Nodes[4].Name = strings.Repeat("n", 63)
+	v.note(j)
+	for width := range 200 {
+		for i := range j.Nodes {
+			if n := utf8.RuneCountInString(fit(v.node(i, width), width-1)); n >= width && n > 0 {
+				t.Errorf("node %d in %d columns takes %d", i, width, n)
+			}
+		}
+	}
+	for _, part := range []string{"  store   0%", "reads from the store"} {
+		if got := v.node(0, 120); !strings.Contains(got, part) {
+			t.Errorf("120 columns: got %q, want %q in it", got, part)
+		}
+	}
+	if got := v.node(0, 60); strings.Contains(got, "reads") {
+		t.Errorf("60 columns: %q is to leave the least important out", got)
+	}
+}
+
+func TestMeter(t *testing.T) {
+	var m meter
+	t0 := time.Now()
+	if got := m.rate(t0); got != 0 {
+		t.Errorf("before anything: %v", got)
+	}
+	for i := range 50 {
+		m.note(t0.Add(time.Duration(i)*250*time.Millisecond), unit.Bytes(i)*unit.MiB)
+	}
+	last := t0.Add(49 * 250 * time.Millisecond)
+	if got, want := m.rate(last), unit.Bandwidth(4*unit.MiB); got < 0.99*want || got > 1.01*want {
+		t.Errorf("steady: got %v, want %v", got, want)
+	}
+	if got := m.rate(last.Add(time.Minute)); got > unit.Bandwidth(unit.MiB) {
+		t.Errorf("a minute without news: %v, want it to sink", got)
+	}
+}
+
+func TestLinesSayEachThingOnce(t *testing.T) {
+	var b bytes.Buffer
+	l := newLines(&b)
+	j := fleet(freshet.Running, freshet.Running)
+	l.update(j)
+	j.Nodes[0].Faults = []freshet.Fault{{Node: "b", Cause: "sent a wrong piece"}}
+	l.update(j)
+	j.Nodes[1].State, j.Nodes[1].Error = freshet.Failed, "disk full"
+	l.update(j)
+	l.update(j)
+	for _, want := range []string{"job 05hgpfg8r491: o, 100 MiB, to 2 nodes as /data/o (steal)", "it begins", "a: fault of b: sent a wrong piece", "b: failed: disk full"} {
+		if n := strings.Count(b.String(), want); n != 1 {
+			t.Errorf("%q is said %d times, want once, in\n%s", want, n, b.String())
+		}
+	}
+}
+
+func TestRunOfAJob(t *testing.T) {
+	j := fleet(freshet.Done, freshet.Present, freshet.Done)
+	j.State = freshet.Done
+	j.Nodes[0].DoneS, j.Nodes[0].Verified = 2, "source"
+	j.Nodes[2].DoneS, j.Nodes[2].Verified = 4, "peers"
+	two := 2.0
+	r := newRun(j, &two, "downlink")
+	if r.MakespanS != 4 || r.FastestS != 2 || r.SlowestS != 4 || r.Ratio == nil || *r.Ratio != 2 || r.Verified != "peers" || r.meanS() != 3 {
+		t.Errorf("got %+v", r)
+	}
+	if d := r.Nodes[1].DoneS; d == nil || *d != 0 || r.Nodes[1].Verified != "present" {
+		t.Errorf("a node that had it: %+v", r.Nodes[1])
+	}
+	j.State, j.Nodes[2].State = freshet.Failed, freshet.Failed
+	r = newRun(j, nil, "")
+	if r.Verified != "" || r.Ratio != nil || r.Nodes[2].DoneS != nil || r.MakespanS != 2 {
+		t.Errorf("failed: got %+v", r)
+	}
+	if _, err := json.Marshal(result{Runs: []run{newRun(freshet.Job{}, nil, "")}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBoundByDeclaredRates(t *testing.T) {
+	j := fleet(freshet.Done, freshet.Present)
+	nodes := []freshet.NodeView{{Name: "a"}, {Name: "b", RateIn: unit.MBps}, {Name: "elsewhere", RateIn: unit.MBps}}
+	if s, by := bound(j, nodes); s != nil {
+		t.Errorf("nobody that took part declares a rate: got %v by %s", *s, by)
+	}
+	nodes[0].RateIn = unit.Bandwidth(10 * unit.MiB)
+	if s, by := bound(j, nodes); s == nil || *s != 10 || by != "downlink" {
+		t.Errorf("100 MiB at 10 MiB/s: got %v by %q, want 10 s by downlink", s, by)
+	}
+	if s, _ := bound(fleet(freshet.Present), nodes); s != nil {
+		t.Errorf("all present: got %v, want none", *s)
+	}
+}
