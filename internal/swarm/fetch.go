@@ -57,6 +57,18 @@ func (n *node) fetch(ctx context.Context) {
 		n.start(ctx, o)
 		return
 	}
+	again := n.stranded
+	n.stranded = nil
+	for i, p := range again {
+		if n.ex.Held(p) {
+			continue
+		}
+		if o, any := n.reserve(piece.Range{Lo: p, Hi: p + 1}); any {
+			n.stranded = append(n.stranded, again[i+1:]...)
+			n.start(ctx, o)
+			return
+		}
+	}
 	for {
 		work, span, ok := n.works.Next(n.ex.Held)
 		if !ok {
@@ -108,7 +120,11 @@ func (n *node) audit() (o order, ok bool) {
 func (n *node) reserve(span piece.Range) (o order, any bool) {
 	o = order{work: -1, span: span, take: map[int]bool{}}
 	for p := span.Lo; p < span.Hi; p++ {
-		if !n.ex.Held(p) && n.asm.drop(p) {
+		if !n.ex.Held(p) {
+			if !n.asm.drop(p) { // its last block is being written right now
+				n.stranded = append(n.stranded, p)
+				continue
+			}
 			n.sendCancels(n.ex.Abandon(p))
 		}
 		if n.ex.Reserve(p) {

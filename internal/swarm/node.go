@@ -45,6 +45,7 @@ type node struct {
 
 	fetching bool
 	wrong    []int // pieces of ours that an audit found wrong, to be replaced
+	stranded []int // pieces of ours to read whose last holder died while it was sending them
 	doubts   []int // Held: pieces of our file to be compared with what an audit found
 
 	news    []int // pieces got since the last announcement
