@@ -49,30 +49,30 @@ func TestBarrier(t *testing.T) {
 }
 
 func TestRarestFirst(t *testing.T) {
-	s := state(4, 6, false)
-	s.Announced(1, piece.Range{Lo: 0, Hi: 6})
-	s.Announced(2, piece.Range{Lo: 0, Hi: 5})
-	s.Announced(3, piece.Range{Lo: 2, Hi: 4})
-	var order []int
-	for len(order) < 6 {
-		ask, _ := s.Asks(t0)
-		if len(ask) == 0 {
-			t.Fatalf("asks nothing after %v", order)
+	for seed := range uint64(20) {
+		s := New(Config{Nodes: 4, Layout: layout(6), Rand: rand.New(rand.NewPCG(seed, 2))})
+		for i := range 6 {
+			s.Known(i)
 		}
-		for _, a := range ask {
-			if !s.Possesses(a.Peer, a.Piece) {
-				t.Fatalf("asks node %d for piece %d, which it lacks", a.Peer, a.Piece)
-			}
-			if a.Peer == 1 && len(order) == 0 && a.Piece != 5 {
-				t.Errorf("asks node 1 for piece %d first; 5 is rarest", a.Piece)
-			}
-			order = append(order, a.Piece)
-			s.Got(a.Piece)
+		for i := 1; i < 4; i++ {
+			s.Up(i)
 		}
-	}
-	slices.Sort(order)
-	if !slices.Equal(order, []int{0, 1, 2, 3, 4, 5}) {
-		t.Errorf("asked for %v", order)
+		s.Choked(1, false) // the only one that serves us
+		s.Announced(1, piece.Range{Lo: 0, Hi: 6})
+		s.Announced(2, piece.Range{Lo: 0, Hi: 5})
+		s.Announced(3, piece.Range{Lo: 2, Hi: 4})
+		var holders []int // of the pieces, in the order in which they are asked for
+		for len(holders) < 6 {
+			ask, _ := s.Asks(t0)
+			if len(ask) != 1 || ask[0].Peer != 1 {
+				t.Fatalf("asks %v after %v", ask, holders)
+			}
+			holders = append(holders, s.holders[ask[0].Piece])
+			s.Got(ask[0].Piece)
+		}
+		if want := []int{1, 2, 2, 2, 3, 3}; !slices.Equal(holders, want) {
+			t.Errorf("seed %d: asks for pieces that %v nodes have, want %v", seed, holders, want)
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ func (n *node) complete(ctx context.Context) {
 	if n.Object.Checksum.Usable(n.Layout) {
 		if err := n.man.Verify(n.Object.Checksum); err != nil {
 			if !n.man.AuditAll() {
-				n.fail(fmt.Errorf("%s: read twice, by different nodes, and still %w; the object in the store is damaged", n.Source, err))
+				n.fail(fmt.Errorf("%s: read twice, and still %w; the object in the store is damaged", n.Source, err))
 				return
 			}
 			n.Log.Warn("checksum", "job", n.Job, "error", err)

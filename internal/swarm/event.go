@@ -15,7 +15,8 @@ import (
 //	kind    fields                              meaning
 //	run     job algorithm source size piece     first of each node: what is moved, to whom (nodes, in rank order)
 //	        nodes start                         and when the job was accepted
-//	piece   piece bytes from                    the node has this piece, checked; from is "store" or a node
+//	piece   piece bytes from                    the node has this piece, checked; from is "store" or the
+//	                                            node that gave most of its blocks
 //	work    lo hi from                          the node took over the works of pieces [lo, hi) from a node
 //	phase   phase                               1: reads from the store; 2: exchanges with peers
 //	fault   peer cause                          what the node saw go wrong, and with whom ("store" or a node)

@@ -214,6 +214,12 @@ func (n *node) message(ev evMessage) error {
 	rank, b := ev.link.rank, ev.payload
 	nb := &n.neighbours[rank]
 	switch ev.kind {
+	case kindChoke, kindUnchoke, kindGiveWork, kindDone:
+		if len(b) > 0 {
+			return fmt.Errorf("message of kind %d with %d bytes, want none", ev.kind, len(b))
+		}
+	}
+	switch ev.kind {
 	case kindBitfield:
 		set, err := parseBitfield(b, n.Layout.Count())
 		if err != nil {
@@ -281,6 +287,9 @@ func (n *node) message(ev evMessage) error {
 	case kindDone:
 		nb.done = true
 	case kindLeave:
+		if len(b) > maxLeave {
+			return fmt.Errorf("leaves with %d bytes of reasons, at most %d are read", len(b), maxLeave)
+		}
 		if nb.done {
 			n.dead(rank, nil)
 		} else {
@@ -340,7 +349,11 @@ func (n *node) replaced(p int) {
 		}
 	}
 	for _, b := range n.man.Blamed()[n.blamed:] {
-		n.fault(n.Members[b.Reader].Name, fmt.Sprintf("had piece %d wrong when it read it from the store; it was read again by %s", b.Piece, n.Members[e.Reader].Name))
+		by := n.Members[e.Reader].Name
+		if e.Reader == b.Reader { // alone, as every node is with flat
+			by = "itself"
+		}
+		n.fault(n.Members[b.Reader].Name, fmt.Sprintf("had piece %d wrong when it read it from the store; it was read again by %s", b.Piece, by))
 	}
 	n.blamed = len(n.man.Blamed())
 }
@@ -369,7 +382,7 @@ func (n *node) block(ev evBlock) {
 	givers := slices.Compact(slices.Sorted(slices.Values(ev.outcome.from)))
 	switch {
 	case ev.outcome.good:
-		n.got(ev.piece, n.Members[rank].Name)
+		n.got(ev.piece, n.Members[most(ev.outcome.from)].Name)
 	case len(givers) == 1 && n.man.Firsthand(ev.piece):
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
@@ -377,6 +390,17 @@ func (n *node) block(ev evBlock) {
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.fault(n.nameAll(givers), fmt.Sprintf("one of them sent wrong bytes for piece %d", ev.piece))
 	}
+}
+
+// most is the rank that gave most of the blocks of a piece: a recording names one giver a piece.
+func most(from []int) (rank int) {
+	count := map[int]int{}
+	for _, r := range from {
+		if count[r]++; count[r] > count[rank] {
+			rank = r
+		}
+	}
+	return rank
 }
 
 func (n *node) nameAll(ranks []int) string {
