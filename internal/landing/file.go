@@ -82,6 +82,14 @@ func checkJob(job string) error {
 	return nil
 }
 
+// What a landing asks of the file system, in the order of its use. Variables,
+// so that tests can see the order and be a file system that cannot allocate.
+var (
+	allocate = fallocate
+	syncFile = (*os.File).Sync
+	rename   = (*os.Root).Rename
+)
+
 // Create makes the part file of an object of size bytes that is to land at
 // path. The error is ErrBusy if another landing for that path is under way. If
 // the disk has no room the error says how much is needed and how much is free,
@@ -184,7 +192,7 @@ func (f *File) allocate() error {
 	if f.size == 0 {
 		return nil
 	}
-	err := fallocate(f.f, int64(f.size))
+	err := allocate(f.f, int64(f.size))
 	if errors.Is(err, errors.ErrUnsupported) {
 		if free, ferr := freeSpace(f.f); ferr == nil && free < f.size {
 			err = syscall.ENOSPC
@@ -264,7 +272,7 @@ func (f *File) Commit(m Meta) error {
 	if err := f.f.Chmod(mode); err != nil {
 		return f.p.wrap(err)
 	}
-	if err := f.f.Sync(); err != nil {
+	if err := syncFile(f.f); err != nil {
 		return fmt.Errorf("sync %w", f.explain(err))
 	}
 	info, err := f.f.Stat()
@@ -274,7 +282,7 @@ func (f *File) Commit(m Meta) error {
 	if info.Size() != int64(f.size) {
 		return fmt.Errorf("%s: the part file has %d bytes instead of %d: somebody else changed it", f.p.path, info.Size(), f.size)
 	}
-	if err := f.p.r.Rename(f.part, f.p.rel); err != nil {
+	if err := rename(f.p.r, f.part, f.p.rel); err != nil {
 		return f.p.wrap(err)
 	}
 	f.state = committed
@@ -292,7 +300,7 @@ func syncDir(p place) error {
 		if err != nil {
 			return p.wrap(err)
 		}
-		err = errors.Join(d.Sync(), d.Close())
+		err = errors.Join(syncFile(d), d.Close())
 		if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) { // some file systems cannot
 			return fmt.Errorf("sync directory of %w", p.wrap(err))
 		}

@@ -177,6 +177,100 @@ func TestReplacingKeepsTheOldFileAndItsMode(t *testing.T) {
 	}
 }
 
+// TestCommitLasts: what has been written is on the disk before the file gets
+// its name, and the name before Commit returns, with those of the parents.
+func TestCommitLasts(t *testing.T) {
+	r, dir := openRoots(t)
+	var steps []string
+	note := func(step, path string, got int64) {
+		rel, _ := filepath.Rel(r.roots[0].real, path)
+		steps = append(steps, fmt.Sprintf("%s %s %d", step, rel, got))
+	}
+	defer func(s func(*os.File) error, m func(*os.Root, string, string) error) { syncFile, rename = s, m }(syncFile, rename)
+	failing := ""
+	syncFile = func(f *os.File) error {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		size, what := info.Size(), "sync"
+		if info.IsDir() {
+			size, what = 0, "sync directory"
+		} else if b, err := os.ReadFile(f.Name()); err != nil || string(b) != "hello" {
+			t.Errorf("synced with %q, %v, want hello", b, err)
+		}
+		note(what, f.Name(), size)
+		if what == failing {
+			return syscall.EIO
+		}
+		return f.Sync()
+	}
+	rename = func(root *os.Root, from, to string) error {
+		note("rename", filepath.Join(root.Name(), to), 0)
+		return root.Rename(from, to)
+	}
+	land(t, r, filepath.Join(dir, "a", "f"), []byte("hello"), Meta{})
+	want := []string{"sync a/.f.job-1.part 5", "rename a/f 0", "sync directory a 0", "sync directory . 0"}
+	if !slices.Equal(steps, want) {
+		t.Errorf("steps are %q, want %q", steps, want)
+	}
+
+	for _, failing = range []string{"sync", "sync directory"} {
+		path := filepath.Join(dir, strings.ReplaceAll(failing, " ", "-"))
+		f, err := r.Create("j", path, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt([]byte("hello"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Commit(Meta{}); !errors.Is(err, syscall.EIO) {
+			t.Errorf("commit with a failing %s: %v, want EIO", failing, err)
+		}
+		f.Close()
+		if _, err := os.Stat(path); failing == "sync" && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a file that was not synced has its name: %v", err)
+		}
+	}
+}
+
+// TestFileSystemThatCannotAllocate: the file gets its size, and is written as
+// it comes; what cannot fit is refused all the same.
+func TestFileSystemThatCannotAllocate(t *testing.T) {
+	defer func(a func(*os.File, int64) error) { allocate = a }(allocate)
+	asked := 0
+	allocate = func(*os.File, int64) error { asked++; return errors.ErrUnsupported }
+	r, dir := openRoots(t)
+	path := filepath.Join(dir, "f")
+	data := bytes.Repeat([]byte("hello"), 1000)
+	f, err := r.Create("j", path, unit.Bytes(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if info, err := f.f.Stat(); err != nil || info.Size() != int64(len(data)) || asked != 1 {
+		t.Errorf("part file: %v, %v after %d allocations, want all of its size and one", info, err, asked)
+	}
+	for _, off := range []int64{3000, 0} { // the end first
+		if _, err := f.WriteAt(data[off:min(off+3000, int64(len(data)))], off); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Commit(Meta{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("landed %d bytes, %v, want the %d written", len(got), err, len(data))
+	}
+
+	const exbibyte = 1 << 60
+	_, err = r.Create("j", filepath.Join(dir, "g"), exbibyte)
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("create a file larger than the disk: %v, want ENOSPC", err)
+	}
+	wantTree(t, dir, "f")
+}
+
 func TestAbortRemovesOnlyParentsItMade(t *testing.T) {
 	r, dir := openRoots(t)
 	os.Mkdir(filepath.Join(dir, "mine"), 0o755)
