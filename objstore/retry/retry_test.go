@@ -196,6 +196,73 @@ func TestBusyIsShared(t *testing.T) {
 	})
 }
 
+// Readers that failed together, or that wait out the same busy store, don't
+// come back together; none comes before half of its wait.
+func TestReadersComeBackApart(t *testing.T) {
+	const readers = 20
+	for _, tt := range []struct {
+		name     string
+		fail     int // the reads that fail
+		err      error
+		from, to time.Duration // when the others come
+	}{
+		{"failed together", readers, io.ErrUnexpectedEOF, 500 * time.Millisecond, time.Second},
+		{"busy", 1, &objstore.Busy{After: 10 * time.Second}, 10 * time.Second, 12 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := mem.New()
+			o := m.Set("obj", []byte("x"))
+			c := &comings{Store: m, fail: tt.fail, err: tt.err}
+			s := New(c, Policy{First: time.Second})
+			began := time.Now()
+			var wg sync.WaitGroup
+			for i := range readers {
+				wg.Go(func() {
+					if tt.fail == 1 && i > 0 {
+						time.Sleep(time.Second) // until the first one has been told
+					}
+					if _, err := read(t.Context(), s, o); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			moments := map[time.Duration]bool{}
+			for _, at := range c.at {
+				after := at.Sub(began)
+				if after < tt.from || after > tt.to {
+					t.Errorf("%s: came back after %v, want %v to %v", tt.name, after, tt.from, tt.to)
+				}
+				moments[after.Round(time.Millisecond)] = true
+			}
+			if len(moments) < readers*3/4 {
+				t.Errorf("%s: %d readers came back in %d different milliseconds", tt.name, len(c.at), len(moments))
+			}
+		})
+	}
+}
+
+// comings is a store whose first reads fail; it notes when the others begin.
+type comings struct {
+	objstore.Store
+	err error
+
+	mu   sync.Mutex // guards what follows
+	fail int
+	at   []time.Time
+}
+
+func (c *comings) ReadRange(ctx context.Context, o objstore.Object, off, n unit.Bytes) (io.ReadCloser, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fail > 0 {
+		c.fail--
+		return nil, c.err
+	}
+	c.at = append(c.at, time.Now())
+	return c.Store.ReadRange(ctx, o, off, n)
+}
+
 func TestStatListPut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mem.New()
