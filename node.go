@@ -134,7 +134,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 	options := peer.Options{In: in, Out: out, Log: n.log}
 	dial := peer.Dialer("", nil, nil) // the control plane's traffic is not counted
 	if c.ControlPlane {
-		n.hub, err = control.OpenHub(ctx, control.Config{State: filepath.Join(c.State, "hub"), NATS: c.NATS, NATSCreds: c.NATSCreds, Log: n.log})
+		n.hub, err = control.OpenHub(ctx, control.Config{State: filepath.Join(c.State, "hub"), NATS: c.NATS, NATSCreds: c.NATSCreds, Log: n.log, Dial: dial})
 		if err != nil {
 			return err
 		}
