@@ -423,6 +423,57 @@ func TestPutRetries(t *testing.T) {
 	}
 }
 
+// The SDK neither asks for checksums nor makes its own: pieces are what is
+// verified, and many stores don't know the trailers that it would send. What a
+// reply says about a checksum is not what decides about a read.
+func TestSDKChecksumsAreOff(t *testing.T) {
+	c := crafted(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		sums := map[string]string{}
+		for k, v := range r.Header {
+			if k = strings.ToLower(k); strings.HasPrefix(k, "x-amz-checksum-") || strings.HasPrefix(k, "x-amz-sdk-checksum-") || k == "x-amz-trailer" {
+				sums[k] = v[0]
+			}
+		}
+		w.Header().Set("ETag", `"v"`)
+		switch {
+		case r.Method == "GET":
+			if len(sums) > 0 {
+				t.Errorf("GET asks for checksums: %v", sums)
+			}
+			w.Header().Set("X-Amz-Checksum-Crc32", "AAAAAA==") // it is not
+			w.Header().Set("Content-Length", "5")
+			w.Header().Set("Content-Range", "bytes 0-4/5")
+			w.WriteHeader(http.StatusPartialContent)
+			io.WriteString(w, "hello")
+		case r.Method == "PUT" && r.URL.Query().Has("partNumber"):
+			if len(sums) != 1 || sums["x-amz-checksum-crc64nvme"] == "" || len(b) != 5<<20 && len(b) != 1<<20 {
+				t.Errorf("a part of %d bytes came with %v, want our CRC64NVME alone", len(b), sums)
+			}
+		case r.Method == "PUT":
+			if len(sums) != 1 || sums["x-amz-checksum-crc64nvme"] == "" || string(b) != "hello" {
+				t.Errorf("PUT of %q with %v, want our CRC64NVME alone", b, sums)
+			}
+		case r.Method == "POST" && r.URL.Query().Has("uploads"):
+			io.WriteString(w, "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>")
+		case r.Method == "POST":
+			io.WriteString(w, `<CompleteMultipartUploadResult><ETag>"v"</ETag></CompleteMultipartUploadResult>`)
+		}
+	})
+	c.PartSize = 5 << 20
+	s := open(t, c)
+	r, err := s.ReadRange(t.Context(), objstore.Object{Key: "object", Size: 5, Version: `"v"`, Ranges: true}, 0, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if b, err := io.ReadAll(r); string(b) != "hello" || err != nil {
+		t.Errorf("read %q, %v, want hello", b, err)
+	}
+	s.Put(t.Context(), "object", strings.NewReader("hello"), 5) // what it returns, others test
+	s.Put(t.Context(), "object", bytes.NewReader(make([]byte, 6<<20)), 6<<20)
+}
+
 // A listing that goes round in circles ends.
 func TestListForever(t *testing.T) {
 	s := open(t, crafted(t, func(w http.ResponseWriter, r *http.Request) {
