@@ -48,6 +48,18 @@ func (d *demo) scale() float64 {
 // link is each node's own, in both directions.
 func (d *demo) link() unit.Bandwidth { return demoLink * unit.Bandwidth(d.scale()) }
 
+// demoRun is a run as the store saw it too.
+type demoRun struct {
+	run
+	StoreSentBytes   int64             `json:"store_sent_bytes"`  // of bodies, by the store's own count
+	StoreConnections []storeConnection `json:"store_connections"` // those that carried the object, the busiest first, at most one a node
+}
+
+type storeConnection struct {
+	Rate  float64 `json:"rate"` // bytes per second, as drawn
+	Bytes int64   `json:"bytes"`
+}
+
 type demo struct {
 	nodes  int
 	size   unit.Bytes
@@ -157,7 +169,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	}
 	defer client.Close()
 
-	var runs []run
+	var runs []demoRun
 	recording, err := os.Create(filepath.Join(dir, "recording.jsonl"))
 	if err != nil {
 		return err
@@ -291,14 +303,14 @@ func (d *demo) startAgents(ctx context.Context, exe, dir string, hub *freshet.No
 func bitRate(r unit.Bandwidth) string { return fmt.Sprintf("%.0fbit", float64(r)*8) }
 
 // play runs one algorithm, collects what the nodes recorded, and removes the files again.
-func (d *demo) play(ctx context.Context, client *freshet.Client, store *s3serve.Server, dir, algorithm string, recording io.Writer) (run, error) {
-	began, before := time.Now(), len(store.Connections())
+func (d *demo) play(ctx context.Context, client *freshet.Client, store *s3serve.Server, dir, algorithm string, recording io.Writer) (demoRun, error) {
+	began, before, sent := time.Now(), len(store.Connections()), store.Bytes()
 	job, err := client.Submit(ctx, freshet.Spec{
 		Source: "s3://" + demoBucket + "/" + demoKey, Dest: filepath.Join(dir, "{node}", "data", "model."+algorithm), Algorithm: algorithm,
 		SHA256: true, Record: true, Timeout: freshet.Duration(10 * time.Minute),
 	})
 	if err != nil {
-		return run{}, err
+		return demoRun{}, err
 	}
 	for j, err := range client.Watch(ctx, job.ID) {
 		if err != nil {
@@ -306,30 +318,39 @@ func (d *demo) play(ctx context.Context, client *freshet.Client, store *s3serve.
 				cancelCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 				defer stop()
 				_, cancelErr := client.Cancel(cancelCtx, job.ID)
-				return run{}, errors.Join(errInterrupted, cancelErr)
+				return demoRun{}, errors.Join(errInterrupted, cancelErr)
 			}
-			return run{}, err
+			return demoRun{}, err
 		}
 		job = j
 		d.progress(job, began)
 	}
 	d.progressEnd(job)
-	bound, by := steal.Bound(d.size, d.nodes, d.rates(store.Connections()[before:]))
+	conns := d.busiest(store.Connections()[before:])
+	bound, by := steal.Bound(d.size, d.nodes, d.rates(conns))
 	if err := record(ctx, client, job, &bound, by, recording); err != nil {
-		return run{}, err
+		return demoRun{}, err
 	}
 	for _, n := range job.Nodes {
 		os.Remove(strings.ReplaceAll(job.Spec.Dest, "{node}", n.Name))
 	}
-	return newRun(job, &bound, by), nil
+	r := demoRun{run: newRun(job, &bound, by), StoreSentBytes: int64(store.Bytes() - sent)}
+	for _, c := range conns {
+		r.StoreConnections = append(r.StoreConnections, storeConnection{float64(c.Rate), int64(c.Bytes)})
+	}
+	return r, nil
 }
 
-// rates are the capacities that a run met: of the connections to the store
-// those that carried the object, one a node.
-func (d *demo) rates(conns []s3serve.Connection) steal.Rates {
+// busiest are the connections to the store that carried the object, one a node.
+func (d *demo) busiest(conns []s3serve.Connection) []s3serve.Connection {
 	slices.SortFunc(conns, func(a, b s3serve.Connection) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return conns[:min(d.nodes, len(conns))]
+}
+
+// rates are the capacities that a run met.
+func (d *demo) rates(conns []s3serve.Connection) steal.Rates {
 	var r steal.Rates
-	for _, c := range conns[:min(d.nodes, len(conns))] {
+	for _, c := range conns {
 		r.Store = append(r.Store, min(c.Rate, d.link()))
 		r.Down, r.Up = append(r.Down, d.link()), append(r.Up, d.link())
 	}
@@ -366,7 +387,7 @@ func (d *demo) progressEnd(job freshet.Job) {
 }
 
 // show prints the table or the JSON, and writes the report.
-func (d *demo) show(runs []run, recording *os.File) error {
+func (d *demo) show(runs []demoRun, recording *os.File) error {
 	if _, err := recording.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -380,7 +401,7 @@ func (d *demo) show(runs []run, recording *os.File) error {
 		}
 	}
 	if d.json {
-		return printJSON(d.out, result{Runs: runs})
+		return printJSON(d.out, map[string]any{"runs": runs})
 	}
 	w := tabwriter.NewWriter(d.out, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\nalgorithm\tmakespan\tbound\tratio\tmean\tfastest\tslowest\tfrom store*\tfrom peers*\tverified\t")
