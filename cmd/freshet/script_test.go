@@ -44,6 +44,9 @@ func TestMain(m *testing.M) {
 //	s3put FILE URL            put it into a store
 //	same FILE FILE…           all have the same bytes
 //	json PATH REGEXP          a value in the JSON of the last command's output, as runs.0.nodes.1.name
+//	terminal FILE PROGRAM ARG…  run it on a terminal, and write all that was sent there to a file
+//	nats                      run a NATS server until the end, and set $nats to its URL
+//	natshas TEXT              some record in that NATS server's buckets has the text
 //	var NAME                  set $NAME to the output of the last command
 //
 // Everything that waits gives up after patience.
@@ -65,6 +68,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start": startProcess, "signal": signalProcess, "ended": endedProcess,
 			"await": await, "eventually": eventually, "random": random, "s3put": s3put, "same": same, "json": jsonValue, "var": setVar,
+			"terminal": onTerminal, "nats": startNATS, "natshas": natsHas,
 		},
 	})
 }
@@ -79,30 +83,39 @@ type process struct {
 
 type processes struct{} // key of the script's map of them
 
+// program is the path of a program that a script names.
+func program(ts *testscript.TestScript, name string) string {
+	for dir := range strings.SplitSeq(ts.Getenv("PATH"), string(os.PathListSeparator)) {
+		if p := filepath.Join(dir, name); exec.Command(p).Err == nil {
+			return p
+		}
+	}
+	return name
+}
+
+// environ is the part of a script's environment that its programs get.
+func environ(ts *testscript.TestScript) (env []string) {
+	for _, k := range []string{"PATH", "HOME", "TMPDIR", "FRESHET_STATE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL", "AWS_EC2_METADATA_DISABLED"} {
+		if v := ts.Getenv(k); v != "" {
+			env = append(env, k+"="+v)
+		}
+	}
+	return env
+}
+
 func startProcess(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: start NAME PROGRAM ARG…")
 	}
 	name := args[0]
-	path := ""
-	for dir := range strings.SplitSeq(ts.Getenv("PATH"), string(os.PathListSeparator)) {
-		if p := filepath.Join(dir, args[1]); path == "" && exec.Command(p).Err == nil {
-			path = p
-		}
-	}
 	out, err := os.Create(ts.MkAbs(name + ".out"))
 	ts.Check(err)
 	defer out.Close()
 	errs, err := os.Create(ts.MkAbs(name + ".err"))
 	ts.Check(err)
 	defer errs.Close()
-	cmd := exec.Command(path, args[2:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), out, errs
-	for _, k := range []string{"PATH", "HOME", "TMPDIR", "FRESHET_STATE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL", "AWS_EC2_METADATA_DISABLED"} {
-		if v := ts.Getenv(k); v != "" {
-			cmd.Env = append(cmd.Env, k+"="+v)
-		}
-	}
+	cmd := exec.Command(program(ts, args[1]), args[2:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = ts.MkAbs("."), out, errs, environ(ts)
 	ts.Check(cmd.Start())
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	var wg sync.WaitGroup
