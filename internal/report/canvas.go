@@ -155,6 +155,8 @@ func rowsY(p *plot.Plot, nodes []*Node, f format, height vg.Length) {
 // rowHeight is how high a node's row is drawn: they all have to fit.
 func rowHeight(nodes int) vg.Length {
 	switch {
+	case nodes <= 2:
+		return 40 // the axis' title and its names want some height
 	case nodes <= 10:
 		return 24
 	case nodes <= 16:

@@ -29,6 +29,9 @@ const (
 // view is what the template shows; all text in it is escaped there.
 type view struct {
 	Heading, Source, Sentence string
+	Job                       string // which job it is and when, if it is one
+	Summary                   string // heading of the table
+	Bounded                   bool   // some run has a bound
 	Caveats                   []string
 	Runs                      []string // column headings
 	Rows                      []row
@@ -86,6 +89,12 @@ func (rec *Recording) HTML(w io.Writer) error {
 		r := rec.Runs[0]
 		v.Heading = fmt.Sprintf("%v to %s", r.Layout.Size, plural(len(r.Nodes), "node"))
 		v.Source = r.Source
+		v.Summary = "The runs side by side"
+		if len(rec.Runs) == 1 {
+			v.Summary = "The run in numbers"
+			v.Job = fmt.Sprintf("job %s, accepted %s, in pieces of %s", r.Job, r.accepted(), r.pieceSize())
+		}
+		v.Bounded = slices.ContainsFunc(rec.Runs, func(r *Run) bool { return r.Bound > 0 })
 	}
 	v.table(rec)
 	if err := v.draw(rec.Runs[:min(len(rec.Runs), maxPictured)]); err != nil {
@@ -96,6 +105,21 @@ func (rec *Recording) HTML(w io.Writer) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
+}
+
+// accepted is the date and the time of the run's start.
+func (r *Run) accepted() string {
+	if r.Start.IsZero() {
+		return "at a time not recorded"
+	}
+	return r.Start.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+func (r *Run) pieceSize() string {
+	if r.Layout.Piece <= 0 {
+		return unknown
+	}
+	return r.Layout.Piece.String()
 }
 
 func plural(n int, what string) string {
@@ -235,7 +259,7 @@ func (v *view) table(rec *Recording) {
 	})
 	add("Fluid lower bound", false, func(r *Run) cell {
 		if r.Bound == 0 {
-			return cell{Value: unknown}
+			return cell{Value: unknown, More: "no node declared a rate (--rate-in)"}
 		}
 		c := cell{Value: seconds(r.Bound)}
 		if r.BoundBy != "" {
@@ -243,7 +267,9 @@ func (v *view) table(rec *Recording) {
 		}
 		return c
 	})
-	add("Makespan ÷ bound", true, func(r *Run) cell { return cell{Value: times(r.Ratio)} })
+	if v.Bounded {
+		add("Makespan ÷ bound", true, func(r *Run) cell { return cell{Value: times(r.Ratio)} })
+	}
 	add("Nodes that have it", false, func(r *Run) cell { return cell{Value: fmt.Sprintf("%d of %d", r.Done, len(r.Nodes))} })
 	add("Fastest node", false, func(r *Run) cell { return when(r, r.Fastest) })
 	add("Mean of the nodes", false, func(r *Run) cell { return when(r, r.Mean) })
@@ -260,6 +286,11 @@ func (v *view) table(rec *Recording) {
 	add("Left the store, × the object", true, func(r *Run) cell { return moved(r, r.StoreBytes) })
 	add("Came from peers, × the object", false, func(r *Run) cell { return moved(r, r.PeerBytes) })
 	add("Verified against", false, func(r *Run) cell { return cell{Value: cmp.Or(r.Verified, unknown)} })
+	if len(rec.Runs) > 1 {
+		add("Job", false, func(r *Run) cell { return cell{Value: r.Job} })
+		add("Accepted", false, func(r *Run) cell { return cell{Value: r.accepted()} })
+		add("Size of a piece", false, func(r *Run) cell { return cell{Value: r.pieceSize()} })
+	}
 }
 
 // pictured are the nodes that have a row in the pictures, in rank order. Where
@@ -311,9 +342,9 @@ func (v *view) draw(runs []*Run) error {
 		panel  func(r *Run, f format) panel
 	}{
 		{figure: figure{ID: "completion", Title: "When each node had the object",
-			Text: "One bar a node, in rank order, all runs on one time axis. The dashed line is the fluid lower bound.",
+			Text: "One bar a node, in rank order, all runs on one time axis.",
 			Legend: []key{{"store", "reads from the store"}, {"peers", "exchanges with peers"}, {"closing", "last checks, sync and rename"},
-				{"dash", "bound"}, {"fail", "failed"}}},
+				{"fail", "failed"}}},
 			panel: func(r *Run, f format) panel {
 				room := 1.1
 				if f.class == "slim" {
@@ -342,6 +373,10 @@ func (v *view) draw(runs []*Run) error {
 			Legend: []key{{"share1", "under 1 %"}, {"share2", "1–2 %"}, {"share3", "2–5 %"}, {"share4", "5–10 %"}, {"share5", "10–20 %"},
 				{"share6", "20–50 %"}, {"share7", "50 % and more"}}}, pieces: true,
 			panel: func(r *Run, f format) panel { return matrix(r, r.pictured(), f) }},
+	}
+	if v.Bounded {
+		figures[0].Text += " The dashed line is the fluid lower bound."
+		figures[0].Legend = append(figures[0].Legend, key{"dash", "bound"})
 	}
 	for _, fig := range figures {
 		shown := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return fig.pieces && r.arrivals == 0 })

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -28,6 +29,8 @@ var cases = sync.OnceValue(func() map[string][]byte {
 		"hundred":     recorded(steal.with(func(s *synthetic) { s.nodes, s.pieces = 100, 256 })),
 		"one-fails":   recorded(nonSteal.with(func(s *synthetic) { s.fails = 2 })),
 		"single-node": recorded(steal.with(func(s *synthetic) { s.nodes = 1 })),
+		"two-nodes":   recorded(steal.with(func(s *synthetic) { s.nodes = 2 })),
+		"dead-store":  deadStore(),
 		"unbounded":   recorded(steal.with(unbounded)),
 		"hostile": recorded(steal.with(func(s *synthetic) {
 			s.name, s.source, s.algorithm, s.job = hostile, `s3://b/<img src=x onerror=alert(1)>"`, `steal</style><script>`, `j"><b>`
@@ -37,6 +40,60 @@ var cases = sync.OnceValue(func() map[string][]byte {
 		"far-off":   []byte(`{"kind":"run","t":0,"job":"j","node":"a","algorithm":"steal","nodes":["a"],"size":67108864000,"piece_size":1000}` + "\n" + `{"kind":"piece","t":1e8,"job":"j","node":"a","piece":67000000,"bytes":1000,"from":"x"}`),
 	}
 })
+
+// deadStore is a run whose nodes ask a store again and again that has died, until they give up.
+func deadStore() []byte {
+	var b bytes.Buffer
+	for _, n := range []string{"a", "b", "c"} {
+		fmt.Fprintf(&b, `{"kind":"run","t":0,"job":"j","node":%q,"algorithm":"steal","nodes":["a","b","c"],"size":3000,"piece_size":1000}`+"\n", n)
+		fmt.Fprintf(&b, `{"kind":"piece","t":1,"job":"j","node":%q,"piece":0,"bytes":1000,"from":"store"}`+"\n", n)
+		fmt.Fprintf(&b, `{"kind":"failed","t":30,"job":"j","node":%q,"cause":"the store does not answer"}`+"\n", n)
+	}
+	return b.Bytes()
+}
+
+// What a picture says of the end of a node must be true of one that failed, too.
+func TestWaitingIsNotClosing(t *testing.T) {
+	rec, err := Read(bytes.NewReader(deadStore()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rec.Runs[0]
+	svgs, err := render([]panel{completion(r, r.Nodes, 30, formats[0])}, formats[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := string(svgs[0]); strings.Contains(s, "var(--closing)") || !strings.Contains(s, "var(--store)") {
+		t.Error("nodes that wait for a dead store are not shown as reading from it to the end")
+	}
+}
+
+func TestPageSaysWhichJobItIs(t *testing.T) {
+	for name, c := range map[string]struct{ want, not []string }{
+		"unbounded": {[]string{"job job-steal, accepted 2026-01-02 03:09:05 UTC, in pieces of 256 KiB", "The run in numbers", "no node declared a rate (--rate-in)"},
+			[]string{"dashed line", ">bound<", "The bound is", "÷ bound", "side by side"}},
+		"eight": {[]string{"The runs side by side", "<td>job-flat</td>", "2026-01-02 03:08:05 UTC", "dashed line", "The bound is"}, []string{"declared a rate"}},
+	} {
+		rec, err := Read(bytes.NewReader(cases()[name]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := rec.HTML(&b); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range c.want {
+			if !strings.Contains(b.String(), s) {
+				t.Errorf("%s: the page lacks %q", name, s)
+			}
+		}
+		for _, s := range c.not {
+			if strings.Contains(b.String(), s) {
+				t.Errorf("%s: the page has %q", name, s)
+			}
+		}
+	}
+}
 
 func TestHTMLIsWellFormedAndAlone(t *testing.T) {
 	for name, data := range cases() {

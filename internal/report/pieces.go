@@ -223,7 +223,7 @@ func matrix(r *Run, nodes []*Node, f format) panel {
 		side = (f.width - 90) / vg.Length(len(nodes)+1)
 	}
 	side = max(9, min(38, side))
-	high := min(side, 26)
+	high := max(min(side, 26), 52/vg.Length(len(nodes))) // the title of the axis must fit
 	p := newPlot("giver (% of the object)", "receiver")
 	rowsY(p, nodes, f, high)
 	p.X.Min, p.X.Max = -1.5, float64(len(nodes))-0.5

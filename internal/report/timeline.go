@@ -7,8 +7,6 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-
-	"github.com/freshet/freshet/unit"
 )
 
 const timeTitle = "time since the job was accepted (s)"
@@ -30,7 +28,10 @@ func completion(r *Run, nodes []*Node, end float64, f format) panel {
 			if n.State == Unfinished {
 				ends = n.lastSeen()
 			}
-			change, in := ends, min(ends, n.lastPiece())
+			change, in := ends, ends
+			if n.State == Done || len(n.arrivals) >= r.Layout.Count() {
+				in = min(ends, n.lastPiece()) // else it wanted pieces to its end, however long none came
+			}
 			if n.Phase2At > 0 {
 				change = min(ends, n.Phase2At)
 			}
@@ -137,10 +138,7 @@ func measure(nodes []*Node, end float64, steps int) (out []rates, most float64) 
 // it, from peers. The height of every row stands for top bytes per second.
 func throughput(r *Run, nodes []*Node, end, top float64, steps int, f format) panel {
 	h := rowHeight(len(nodes)) * 5 / 4
-	p := newPlot(timeTitle, fmt.Sprintf("node (a row is %v high)", unit.Bandwidth(top)))
-	if f.class == "slim" {
-		p.Y.Label.Text = "node"
-	}
+	p := newPlot(timeTitle, "node")
 	spanX(p, end, f)
 	rowsY(p, nodes, f, h)
 	p.Add(drawn(func(c draw.Canvas, x, y func(float64) vg.Length) {
