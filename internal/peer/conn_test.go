@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,19 +152,139 @@ func TestSecondOfferTakesOver(t *testing.T) {
 }
 
 func TestTooManyWait(t *testing.T) {
+	for _, tc := range []struct {
+		name, who string // of those that wait already
+		n         int
+	}{
+		{"all places taken", "", maxWaiting},
+		{"all of one node", "b", maxWaitingNode},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, a, b *Port) {
+				for i := range tc.n {
+					who := cmp.Or(tc.who, fmt.Sprintf("x%d", i))
+					if err := a.waiting.enter(who); err != nil {
+						t.Fatal(err)
+					}
+					defer a.waiting.leave(who)
+				}
+				_, err := b.Dial(t.Context(), "a:1", "a", "j")
+				if r, ok := errors.AsType[*Refused](err); !ok || r.Code != Busy {
+					t.Errorf("dial for a job that is not on offer: %v, want Busy", err)
+				}
+				// One on offer needs no place among those that wait.
+				_, withdraw := a.Offer("on-offer")
+				defer withdraw()
+				c, err := b.Dial(t.Context(), "a:1", "a", "on-offer")
+				if err != nil {
+					t.Fatalf("dial for a job on offer: %v", err)
+				}
+				c.Close()
+			})
+		})
+	}
+}
+
+func TestWaitersAreCounted(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *Port) {
-		for range maxWaiting {
-			a.waiting <- struct{}{}
+		for range 2 { // places are given back
+			busy := make(chan bool, maxWaitingNode+1)
+			for range maxWaitingNode + 1 {
+				go func() {
+					_, err := b.Dial(t.Context(), "a:1", "a", "invented")
+					r, ok := errors.AsType[*Refused](err)
+					busy <- ok && r.Code == Busy
+				}()
+			}
+			n := 0
+			for range maxWaitingNode + 1 {
+				if <-busy {
+					n++
+				}
+			}
+			if n != 1 {
+				t.Errorf("%d of %d were told that we are busy, want 1", n, maxWaitingNode+1)
+			}
 		}
-		_, err := b.Dial(t.Context(), "a:1", "a", "j")
-		if r, ok := errors.AsType[*Refused](err); !ok || r.Code != Busy {
-			t.Errorf("dial: %v, want Busy", err)
-		}
-		for range maxWaiting {
-			<-a.waiting
+		synctest.Wait()
+		if a.waiting.all != 0 || len(a.waiting.by) != 0 {
+			t.Errorf("%d wait, by node %v, want none", a.waiting.all, a.waiting.by)
 		}
 	})
 }
+
+// TestSilentCallersDoNotKeepOthersOut has more silent connections from one
+// host than may be in the handshake.
+func TestSilentCallersDoNotKeepOthersOut(t *testing.T) {
+	ca := newAuthority(t)
+	a := open(t, Options{Credentials: creds(t, ca, pki.Node, "a")}, nil)
+	b := open(t, Options{Credentials: creds(t, ca, pki.Node, "b")}, nil)
+	for range maxHandshakes + 10 {
+		c, err := net.Dial("tcp", a.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	began := time.Now()
+	pair(t, a, b, "j")
+	if took := time.Since(began); took > helloTimeout/2 {
+		t.Errorf("connecting took %v, want less than %v", took, helloTimeout/2)
+	}
+}
+
+func TestDoor(t *testing.T) {
+	conn := func(host string) (*brokenConn, net.Conn) {
+		c := &brokenConn{host: host}
+		return c, c
+	}
+	var d door
+	first, raw := conn("10.0.0.1")
+	d.enter(raw)
+	var last *caller
+	for range maxHandshakesHost - 1 {
+		_, raw := conn("10.0.0.1")
+		last, _ = d.enter(raw)
+		d.heard(last)
+	}
+	if first.closed {
+		t.Error("a silent caller was closed although there was room")
+	}
+	_, raw = conn("10.0.0.2")
+	if _, ok := d.enter(raw); !ok || first.closed {
+		t.Errorf("another host: let in %v, the first one closed %v, want true, false", ok, first.closed)
+	}
+	_, raw = conn("10.0.0.1")
+	next, ok := d.enter(raw)
+	if !ok || !first.closed {
+		t.Errorf("let in %v, the silent one closed %v, want both", ok, first.closed)
+	}
+	d.heard(next)
+	_, raw = conn("10.0.0.1")
+	if _, ok := d.enter(raw); ok {
+		t.Error("one too many was let in although nobody was silent")
+	}
+	d.leave(last) // the one that was closed is still counted
+	d.leave(next)
+	if _, ok := d.enter(raw); !ok {
+		t.Error("there was room, but the caller was not let in")
+	}
+	for addr, want := range map[string]string{"10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1", "2001:db8::1": "2001:db8::/64", "2001:db8::ffff:2": "2001:db8::/64"} {
+		if got := hostOf(&net.TCPAddr{IP: net.ParseIP(addr), Port: 1}); got != want {
+			t.Errorf("host of %s is %q, want %q", addr, got, want)
+		}
+	}
+}
+
+// brokenConn has an address and can be closed.
+type brokenConn struct {
+	net.Conn
+	host   string
+	closed bool
+}
+
+func (c *brokenConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.host), Port: 1} }
+func (c *brokenConn) Close() error         { c.closed = true; return nil }
 
 // connect is pair within a bubble.
 func connect(t *testing.T, a, b *Port) (atA, atB *Conn) {
@@ -369,8 +490,8 @@ func TestSilentClientIsClosed(t *testing.T) {
 		if _, err := c.Read(make([]byte, 1)); err == nil {
 			t.Error("a silent client was told something")
 		}
-		if took := time.Since(began); took != handshakeTimeout {
-			t.Errorf("closed after %v, want %v", took, handshakeTimeout)
+		if took := time.Since(began); took != helloTimeout {
+			t.Errorf("closed after %v, want %v", took, helloTimeout)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/freshet/freshet/internal/pki"
@@ -79,45 +80,88 @@ func (p *Port) receive(ctx context.Context, t *tls.Conn, w *wire, who pki.Identi
 
 // match gives c to whoever offers its job, and waits for such a one.
 func (p *Port) match(ctx context.Context, c *Conn) error {
-	select {
-	case p.waiting <- struct{}{}:
-		defer func() { <-p.waiting }()
-	default:
-		return c.answer(Busy, fmt.Errorf("%d connections wait for their jobs already", maxWaiting))
+	o, err := p.await(ctx, c)
+	if err != nil {
+		return err
 	}
-	timer := time.NewTimer(offerTimeout)
-	defer timer.Stop()
-	welcome := false
+	if err := c.WriteFrame(kindWelcome); err != nil {
+		return err
+	}
+	c.c.SetDeadline(time.Time{})
+	c.start()
 	for {
-		o, changed := p.lookup(c.job)
-		if o == nil {
-			select {
-			case <-changed:
-				continue
-			case <-timer.C:
-				return c.answer(UnknownJob, fmt.Errorf("job %s is not known here", c.job))
-			case <-ctx.Done():
-				return c.answer(ShutDown, ctx.Err())
-			}
-		}
-		if !welcome {
-			welcome = true
-			if err := c.WriteFrame(kindWelcome); err != nil {
-				return err
-			}
-			c.c.SetDeadline(time.Time{})
-			c.start()
-		}
 		select {
 		case o.conns <- c:
 			return nil
 		case <-o.withdrawn: // by another offer, or for good
-			if o, _ := p.lookup(c.job); o == nil {
+			if o, _ = p.lookup(c.job); o == nil {
 				return c.answer(UnknownJob, fmt.Errorf("job %s has ended here", c.job))
 			}
 		case <-ctx.Done():
 			return c.answer(ShutDown, ctx.Err())
 		}
+	}
+}
+
+// await finds the offer of c's job, and waits for it if there is none yet. Only
+// those that wait are counted: a job on offer takes its connections however
+// many others wait for theirs. An error means that c was refused.
+func (p *Port) await(ctx context.Context, c *Conn) (*offer, error) {
+	if o, _ := p.lookup(c.job); o != nil {
+		return o, nil
+	}
+	if err := p.waiting.enter(c.name); err != nil {
+		return nil, c.answer(Busy, err)
+	}
+	defer p.waiting.leave(c.name)
+	timer := time.NewTimer(offerTimeout)
+	defer timer.Stop()
+	for {
+		o, changed := p.lookup(c.job)
+		if o != nil {
+			return o, nil
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil, c.answer(UnknownJob, fmt.Errorf("job %s is not known here", c.job))
+		case <-ctx.Done():
+			return nil, c.answer(ShutDown, ctx.Err())
+		}
+	}
+}
+
+// waiters counts the connections that wait for their jobs, by the certified
+// name of the other end, so that one node cannot take the places of all.
+type waiters struct {
+	mu  sync.Mutex // guards what follows
+	all int
+	by  map[string]int
+}
+
+func (w *waiters) enter(name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.by[name] >= maxWaitingNode {
+		return fmt.Errorf("%d connections of %s wait for their jobs already", maxWaitingNode, name)
+	}
+	if w.all >= maxWaiting {
+		return fmt.Errorf("%d connections wait for their jobs already", maxWaiting)
+	}
+	if w.by == nil {
+		w.by = map[string]int{}
+	}
+	w.all++
+	w.by[name]++
+	return nil
+}
+
+func (w *waiters) leave(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all--
+	if w.by[name]--; w.by[name] == 0 {
+		delete(w.by, name)
 	}
 }
 

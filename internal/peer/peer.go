@@ -38,6 +38,7 @@ const (
 )
 
 const (
+	helloTimeout     = 3 * time.Second  // for a caller's first message, the ClientHello
 	handshakeTimeout = 10 * time.Second // TLS and hello
 	offerTimeout     = 10 * time.Second // a connection for a job that we do not know yet
 	verdictTimeout   = offerTimeout + 5*time.Second

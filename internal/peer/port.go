@@ -19,9 +19,11 @@ import (
 )
 
 const (
-	maxHandshakes = 256 // under way at once; further callers wait in the listen backlog
-	maxStrangers  = 256 // connections of clients without a certificate
-	maxWaiting    = 256 // data connections for jobs that are not on offer yet
+	maxHandshakes     = 256 // under way at once; further callers wait in the listen backlog
+	maxHandshakesHost = 128 // of these from one host, which may run 64 nodes that all call at once
+	maxStrangers      = 256 // connections of clients without a certificate
+	maxWaiting        = 256 // data connections for jobs that are not on offer yet
+	maxWaitingNode    = 16  // of these from one node
 )
 
 // Options of a Port.
@@ -53,7 +55,9 @@ type Port struct {
 	handlers map[string]handler
 	refuse   *tls.Config // for those who ask for none of our protocols
 
-	handshakes, strangers, waiting chan struct{} // hold a token for each
+	handshakes, strangers chan struct{} // hold a token for each
+	waiting               waiters
+	door                  door
 
 	mu      sync.Mutex        // guards what follows
 	offers  map[string]*offer // by job
@@ -107,7 +111,6 @@ func New(ln net.Listener, o Options) (*Port, error) {
 		o: o, ln: ln, handlers: map[string]handler{},
 		handshakes: make(chan struct{}, maxHandshakes),
 		strangers:  make(chan struct{}, maxStrangers),
-		waiting:    make(chan struct{}, maxWaiting),
 		offers:     map[string]*offer{}, offered: make(chan struct{}),
 	}
 	if o.Credentials != nil {
@@ -219,17 +222,29 @@ func passing(err error) bool {
 // serve takes one connection from its first byte to its end or its taker. It
 // comes with a token of p.handshakes.
 func (p *Port) serve(ctx context.Context, raw net.Conn) {
+	log := p.o.Log.With("from", raw.RemoteAddr())
+	caller, ok := p.door.enter(raw)
+	if !ok {
+		raw.Close()
+		<-p.handshakes
+		log.Debug("too many handshakes with one host", "limit", maxHandshakesHost)
+		return
+	}
 	var release sync.Once
-	done := func() { release.Do(func() { <-p.handshakes }) }
+	done := func() { release.Do(func() { p.door.leave(caller); <-p.handshakes }) }
 	defer done()
+	began := time.Now()
 	raw = pace.Conn(raw, []*pace.Limiter{p.o.In}, []*pace.Limiter{p.o.Out})
 	w := &wire{Conn: raw}
-	t := tls.Server(w, &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: p.configFor})
+	t := tls.Server(w, &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
+		p.door.heard(caller)
+		raw.SetDeadline(began.Add(handshakeTimeout))
+		return p.configFor(info)
+	}})
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer stop()
-	log := p.o.Log.With("from", raw.RemoteAddr())
 
-	t.SetDeadline(time.Now().Add(handshakeTimeout))
+	t.SetDeadline(began.Add(helloTimeout))
 	if err := t.Handshake(); err != nil {
 		if rec, ok := errors.AsType[tls.RecordHeaderError](err); ok && rec.Conn != nil && looksLikeHTTP(rec.RecordHeader[:]) {
 			io.WriteString(raw, "HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\nThis is a Freshet port: it speaks TLS.\n")
