@@ -90,6 +90,7 @@ type peer struct {
 	owes    unit.Bytes
 	heard   time.Time // of the last block, or of the first request after none were owed
 	snubbed bool
+	dry     bool // it has nothing that we could ask for, since anything last changed
 	in, out meter
 }
 
@@ -137,6 +138,18 @@ func (s *State) Held(p int) bool { return s.holders[p] > 0 }
 // Possesses says whether a peer has announced piece p.
 func (s *State) Possesses(rank, p int) bool { return s.peers[rank].has.Has(p) }
 
+// AloneWith returns a piece that we lack and only that peer has.
+func (s *State) AloneWith(rank int) (piece int, ok bool) {
+	for r := range s.have.Missing() {
+		for i := r.Lo; i < r.Hi; i++ {
+			if s.holders[i] == 1 && s.peers[rank].has.Has(i) {
+				return i, true
+			}
+		}
+	}
+	return 0, false
+}
+
 // PeerCount is the number of pieces a peer has announced.
 func (s *State) PeerCount(rank int) int { return s.peers[rank].has.Count() }
 
@@ -179,13 +192,19 @@ func (s *State) held(i, d int) {
 	}
 }
 
-// Announced notes that a peer has the pieces of r, which must lie within the object.
-func (s *State) Announced(rank int, r piece.Range) {
+// Announced notes that a peer has the pieces of r, which must lie within the
+// object. It says whether any of them was news.
+func (s *State) Announced(rank int, r piece.Range) (news bool) {
 	for i := r.Lo; i < r.Hi; i++ {
 		if s.peers[rank].has.Add(i) {
 			s.held(i, 1)
+			news = true
 		}
 	}
+	if news {
+		s.peers[rank].dry = false
+	}
+	return news
 }
 
 // Withdrawn notes that a peer's piece i does not count: it was found to be wrong.
@@ -196,7 +215,21 @@ func (s *State) Withdrawn(rank, i int) {
 }
 
 // Known notes that the digest of piece i is known, so that it may be asked for.
-func (s *State) Known(i int) { s.known.Add(i) }
+func (s *State) Known(i int) {
+	if s.known.Add(i) {
+		s.wet()
+	}
+}
+
+// wet notes that any peer may have something to ask for again.
+func (s *State) wet() {
+	for rank := range s.peers {
+		s.peers[rank].dry = false
+	}
+}
+
+// Covered says whether every piece has a living holder.
+func (s *State) Covered() bool { return s.covered == len(s.holders) }
 
 // Got notes that we possess piece i, wherever it came from. It returns what to
 // cancel: blocks of it that peers still owe.
@@ -240,6 +273,7 @@ func (s *State) Spoiled(i int) (cancel []Ask) {
 		w.blocks[b] = blockState{}
 	}
 	w.left, w.alone = len(w.blocks), true
+	s.wet()
 	return cancel
 }
 
@@ -285,6 +319,7 @@ func (s *State) Discarded(rank, i, b int, now time.Time) {
 		if x := slices.Index(w.blocks[b].asked, rank); x >= 0 {
 			w.blocks[b].asked = slices.Delete(w.blocks[b].asked, x, x+1)
 			p.owes -= s.blockSize(i, b)
+			s.wet()
 		}
 	}
 }
@@ -327,7 +362,8 @@ func (s *State) Serves(rank int, r Request) bool {
 }
 
 // Asks returns the requests to send now, and those to cancel because their peer was
-// found to be snubbing us. O(peers), plus O(missing pieces) for each new piece asked for.
+// found to be snubbing us. O(peers), plus O(missing pieces) for each new piece asked for and
+// for each peer that turns out to have nothing new.
 func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 	if !s.open {
 		return nil, nil
@@ -350,8 +386,12 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 			limit = 1 // one try, so that it can show that it is back
 		}
 		for p.owes < limit {
+			if p.dry {
+				break
+			}
 			r, ok := s.pick(rank)
 			if !ok {
+				p.dry = len(s.fresh) > 0 // else there is an end-game, which changes with every request
 				break
 			}
 			if p.owes == 0 {
@@ -459,6 +499,7 @@ func (s *State) release(rank int) (freed []Ask) {
 		}
 	}
 	s.peers[rank].owes = 0
+	s.wet()
 	return freed
 }
 
@@ -475,6 +516,7 @@ func (s *State) refresh(i int) {
 	if s.place[i] < 0 {
 		s.place[i] = len(s.fresh)
 		s.fresh = append(s.fresh, i)
+		s.wet()
 	}
 }
 

@@ -257,9 +257,9 @@ func TestManifest(t *testing.T) {
 		want        Change
 	}{
 		{1, 0, Entry{10, 1, 0}, News},
-		{2, 0, Entry{99, 1, 0}, Nothing},  // hearsay against the reader
-		{2, 1, Entry{98, 3, 0}, News},     // hearsay
-		{3, 1, Entry{11, 3, 0}, Replaced}, // the reader itself
+		{2, 0, Entry{99, 1, 0}, Nothing},   // hearsay against the reader
+		{2, 1, Entry{98, 3, 0}, News},      // hearsay
+		{3, 1, Entry{11, 3, 0}, Corrected}, // the reader itself
 		{1, 2, Entry{12, 1, 0}, News},
 		{2, 2, Entry{12, 2, 0}, Nothing}, // read twice, alike
 	}

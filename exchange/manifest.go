@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/freshet/freshet/piece"
 )
@@ -22,8 +23,8 @@ type Entry struct {
 // If they do not prove it, or if two readers differ about a piece, pieces are
 // audited: read from the store again by another node than their reader, whose digest then
 // counts (the higher term wins). Readers whose digests did not stand are to
-// blame. What is heard from the reader itself counts for more than hearsay,
-// so a node cannot forge what another has read.
+// blame. What is heard from the reader itself replaces hearsay, and nothing is audited
+// more than once (MaxTerm), so one that contradicts for ever is not heard for ever.
 type Manifest struct {
 	layout  piece.Layout
 	entries []Entry
@@ -33,6 +34,9 @@ type Manifest struct {
 	due     int // pieces whose term is below the wanted one
 	blamed  []Blame
 }
+
+// MaxTerm is the highest term there is: that of an audit.
+const MaxTerm = 1
 
 // Blame says that a node read a piece wrong.
 type Blame struct{ Reader, Piece int }
@@ -60,13 +64,22 @@ func (m *Manifest) Firsthand(i int) bool { return m.first[i] }
 type Change int
 
 const (
-	Nothing  Change = iota // it was known, or hearsay against better knowledge
-	News                   // the digest of a piece that had none
-	Replaced               // another digest than the one known: who has the piece by that has it wrong
+	Nothing   Change = iota // it was known, or hearsay against better knowledge
+	News                    // the digest of a piece that had none
+	Corrected               // hearsay was wrong: those who have the piece have it by the reader's own digest
+	Replaced                // an audit came out otherwise: who has the piece by the old digest has it wrong
 )
 
-// Add enters what node from says of piece i, which must exist. Two first-hand readings that differ
-// make the piece due for audit.
+// Add enters what node from says of piece i, which must exist; e.Term is at
+// most MaxTerm. Two first-hand first readings that differ make the piece due for audit.
+//
+//	known            said                                  becomes
+//	nothing          anything                              News
+//	any term         a lower one, or the same digest       Nothing
+//	first reading    an audit with another digest          Replaced, its reader blamed
+//	hearsay          another digest by the reader itself   Corrected
+//	first-hand       another first-hand first reading      Nothing, but due for audit
+//	otherwise                                              Nothing
 func (m *Manifest) Add(from, i int, e Entry) Change {
 	old, firsthand := m.entries[i], from == e.Reader
 	switch {
@@ -76,28 +89,31 @@ func (m *Manifest) Add(from, i int, e Entry) Change {
 		return News
 	case e.Term < old.Term:
 		return Nothing
-	case e.Term == old.Term && e.Sum == old.Sum:
-		if firsthand && e.Reader == old.Reader {
-			m.first[i] = true
+	case e.Sum == old.Sum:
+		if e.Term > old.Term || firsthand && !m.first[i] {
+			m.set(i, e, firsthand)
 		}
 		return Nothing
 	case e.Term > old.Term:
-		if e.Sum != old.Sum {
-			m.blamed = append(m.blamed, Blame{old.Reader, i})
-		}
+		m.blamed = append(m.blamed, Blame{old.Reader, i})
 		m.set(i, e, firsthand)
-		if e.Sum != old.Sum {
-			return Replaced
-		}
-		return Nothing
-	case firsthand && e.Reader == old.Reader && !m.first[i]: // hearsay was wrong
-		m.set(i, e, true)
 		return Replaced
-	case firsthand && m.first[i]: // two readers differ
-		m.want(i, old.Term+1)
-		return Nothing
+	case firsthand && !m.first[i]:
+		m.set(i, e, true)
+		return Corrected
+	case firsthand && e.Term < MaxTerm:
+		m.want(i, MaxTerm)
 	}
 	return Nothing
+}
+
+// Overrule enters our own reading of piece i against an audit that came out
+// otherwise: there is nothing that we could trust more, and no third reading.
+// Where the store has a checksum, that decides in the end. It returns whom it contradicts.
+func (m *Manifest) Overrule(self, i int, sum uint64) (reader int) {
+	reader = m.entries[i].Reader
+	m.set(i, Entry{Sum: sum, Reader: self, Term: MaxTerm}, true)
+	return reader
 }
 
 func (m *Manifest) set(i int, e Entry, firsthand bool) {
@@ -144,9 +160,19 @@ func (m *Manifest) Verify(c piece.Checksum) error {
 // AuditAll makes every piece that was read only once due for audit. It returns false if there is none.
 func (m *Manifest) AuditAll() bool {
 	for i := range m.entries {
-		m.want(i, 1)
+		m.want(i, MaxTerm)
 	}
 	return m.due > 0
+}
+
+// Due returns all pieces due for audit.
+func (m *Manifest) Due() (pieces []int) {
+	for i := range m.entries {
+		if m.isDue(i) {
+			pieces = append(pieces, i)
+		}
+	}
+	return pieces
 }
 
 // Audits returns the pieces due for audit that node self is to read: a piece's
@@ -156,12 +182,7 @@ func (m *Manifest) Audits(self int, living []bool) (pieces []int) {
 	if m.due == 0 {
 		return nil
 	}
-	for i := range m.entries {
-		if m.isDue(i) && m.auditor(i, living) == self {
-			pieces = append(pieces, i)
-		}
-	}
-	return pieces
+	return slices.DeleteFunc(m.Due(), func(i int) bool { return m.auditor(i, living) != self })
 }
 
 func (m *Manifest) auditor(i int, living []bool) int {

@@ -86,6 +86,10 @@ func DefaultPerWork(l piece.Layout, nodes int) int {
 	return max(1, min(int(efficient/l.Piece), l.Count()/(8*max(1, nodes))))
 }
 
+// maxTerm is more often than any work changes hands; a term beyond it is a lie
+// that would make the next one overflow.
+const maxTerm = 1 << 24
+
 // Hand is a run of works that changes hands: the works Lo ≤ w < Hi, which all
 // have the same term from now on.
 type Hand struct {
@@ -246,22 +250,32 @@ func (n *Node) Give(thief int) []Hand {
 
 // Receive takes victim's answer to giveWork and appends the works to the
 // list. It returns what to tell everybody (took), and an error if the answer
-// was not asked for or names works that do not exist.
+// names works that do not exist. An answer that comes when it is not waited for
+// any more counts all the same: the victim's ledger says that the works are ours.
 func (n *Node) Receive(victim int, answer []Hand) (tell []Claim, err error) {
-	if n.asked != victim {
-		return nil, fmt.Errorf("works from node %d, which was not asked", victim)
-	}
 	if err := n.check(answer); err != nil {
 		return nil, err
 	}
-	n.asked = -1
+	if n.asked == victim {
+		n.asked = -1
+		n.refused[victim] = len(answer) == 0
+	}
 	if len(answer) == 0 {
-		n.refused[victim] = true
 		return nil, nil
 	}
 	clear(n.refused)
 	n.record(Claim{n.self, answer})
 	return []Claim{{n.self, answer}}, nil
+}
+
+// GiveUp stops waiting for the answer of a victim, which counts as a refusal.
+// It says whether one was waited for.
+func (n *Node) GiveUp() bool {
+	if n.asked < 0 {
+		return false
+	}
+	n.refused[n.asked], n.asked = true, -1
+	return true
 }
 
 // Took notes a claim in the ledger. A work of our own that somebody else
@@ -389,7 +403,7 @@ func (n *Node) valid(rank int) bool { return rank >= 0 && rank < len(n.living) }
 func (n *Node) check(hands []Hand) error {
 	total := 0
 	for _, h := range hands {
-		if h.Lo < 0 || h.Hi <= h.Lo || h.Hi > len(n.works) || h.Term == 0 {
+		if h.Lo < 0 || h.Hi <= h.Lo || h.Hi > len(n.works) || h.Term == 0 || h.Term > maxTerm {
 			return fmt.Errorf("works %d to %d of %d, term %d", h.Lo, h.Hi, len(n.works), h.Term)
 		}
 		if total += h.Hi - h.Lo; total > len(n.works) {

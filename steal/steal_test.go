@@ -177,11 +177,35 @@ func TestEmptyListIsAnswered(t *testing.T) {
 	}
 }
 
+// A victim that does not answer is not waited for; if it does after all, its
+// works count, since it has given them away.
+func TestLateAnswer(t *testing.T) {
+	d := Divide(20, []int{0, 1}, 1)
+	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
+	for a.Left() > 0 {
+		w, _, _ := a.Next(none)
+		a.End(w)
+	}
+	held := func(p int) bool { return p < 10 }
+	if a.GiveUp() {
+		t.Error("gives up what was not asked")
+	}
+	if _, ok := a.Ask(held); !ok || !a.GiveUp() {
+		t.Fatal("asks nobody")
+	}
+	if _, ok := a.Ask(held); ok {
+		t.Error("asks one that did not answer at once again")
+	}
+	if tell, err := a.Receive(1, b.Give(0)); err != nil || len(tell) != 1 || a.Left() != 5 {
+		t.Errorf("late works: told %v, %v, %d on the list", tell, err, a.Left())
+	}
+}
+
 func TestHostileMessages(t *testing.T) {
 	d := Divide(100, []int{0, 1, 2}, 1)
 	n := NewNode(0, 3, d, true)
 	for _, h := range [][]Hand{
-		{{Lo: -1, Hi: 2, Term: 1}}, {{Lo: 5, Hi: 5, Term: 1}}, {{Lo: 99, Hi: 101, Term: 1}}, {{Lo: 0, Hi: 1, Term: 0}},
+		{{Lo: -1, Hi: 2, Term: 1}}, {{Lo: 5, Hi: 5, Term: 1}}, {{Lo: 99, Hi: 101, Term: 1}}, {{Lo: 0, Hi: 1, Term: 0}}, {{Lo: 0, Hi: 1, Term: 1<<32 - 1}},
 		{{Lo: 0, Hi: 100, Term: 1}, {Lo: 0, Hi: 1, Term: 2}},
 	} {
 		if _, err := n.Took(Claim{1, h}); err == nil {
@@ -193,8 +217,8 @@ func TestHostileMessages(t *testing.T) {
 			t.Error("took from a node that does not exist passes")
 		}
 	}
-	if _, err := n.Receive(1, []Hand{{Lo: 40, Hi: 50, Term: 1}}); err == nil {
-		t.Error("works that nobody asked for pass")
+	if _, err := n.Receive(1, []Hand{{Lo: 40, Hi: 500, Term: 1}}); err == nil {
+		t.Error("works that do not exist pass")
 	}
 	if got := n.Give(7); got != nil {
 		t.Errorf("gives %v to a node that does not exist", got)

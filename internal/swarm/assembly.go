@@ -27,7 +27,6 @@ type assembly struct {
 }
 
 type partial struct {
-	want  uint64 // the piece's digest by the manifest
 	left  int
 	state []byte
 	sums  []uint64
@@ -45,8 +44,8 @@ func newAssembly(l piece.Layout, a piece.Algorithm) *assembly {
 	return &assembly{layout: l, algorithm: a, partials: map[int]*partial{}}
 }
 
-// expect allows rank to give blocks of a piece whose digest is want.
-func (a *assembly) expect(rank, p int, want uint64) {
+// expect allows rank to give blocks of a piece.
+func (a *assembly) expect(rank, p int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	x := a.partials[p]
@@ -55,17 +54,14 @@ func (a *assembly) expect(rank, p int, want uint64) {
 		x = &partial{left: n, state: make([]byte, n), sums: make([]uint64, n), from: make([]int, n), asked: map[int]bool{}}
 		a.partials[p] = x
 	}
-	x.want = want
 	x.asked[rank] = true
 }
 
-// retarget notes that the manifest has another digest for a piece now.
-func (a *assembly) retarget(p int, want uint64) {
+// under says whether a piece is being put together.
+func (a *assembly) under(p int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if x := a.partials[p]; x != nil {
-		x.want = want
-	}
+	return a.partials[p] != nil
 }
 
 // claim gives a reader the right to write a block, or says that it is not wanted from it.
@@ -92,8 +88,8 @@ func (a *assembly) giveUp(p, block int) {
 // outcome is what the arrival of a block made of its piece.
 type outcome struct {
 	whole bool
-	good  bool  // the digest is the one wanted
-	from  []int // by block, if whole
+	sum   uint64 // the digest of the piece, if whole
+	from  []int  // by block, likewise
 }
 
 // arrived notes that a claimed block is on disk, with its digest.
@@ -113,7 +109,7 @@ func (a *assembly) arrived(rank, p, block int, sum uint64) outcome {
 		_, n := blockSpan(a.layout, p, b)
 		whole = a.algorithm.Combine(whole, s, unit.Bytes(n))
 	}
-	return outcome{whole: true, good: whole == x.want, from: x.from}
+	return outcome{whole: true, sum: whole, from: x.from}
 }
 
 // drop forgets a piece, whole or not. It returns false if a block is being written at this

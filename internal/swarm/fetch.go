@@ -50,7 +50,7 @@ type (
 // fetch gives the fetcher its next order, if it has none: audits first, then the next work of the list. With
 // an empty list it asks another node for works.
 func (n *node) fetch(ctx context.Context) {
-	if n.fetching || n.done || n.fatal != nil {
+	if n.fetching || n.commits || n.done || n.fatal != nil {
 		return
 	}
 	if o, ok := n.audit(); ok {
@@ -81,7 +81,11 @@ func (n *node) fetch(ctx context.Context) {
 		}
 		n.works.End(work)
 	}
+	if n.ex.Covered() {
+		return
+	}
 	if victim, ok := n.works.Ask(n.ex.Held); ok {
+		n.asked = n.now
 		n.send(victim, kindGiveWork, nil)
 	}
 }
@@ -101,7 +105,25 @@ func (n *node) audit() (o order, ok bool) {
 		return o, false
 	}
 	o = order{work: -1, take: map[int]bool{}, audit: comparing}
-	for _, p := range n.man.Audits(n.Self, n.living()) {
+	due := n.man.Audits(n.Self, n.living())
+	if n.now.Sub(n.moved) > auditAfter { // whoever should have does not
+		due = n.man.Due()
+	}
+	for _, p := range due {
+		if !n.ex.Have().Has(p) && !n.Members[n.Self].Held { // there is nothing to compare with
+			if len(o.take) > 0 {
+				break
+			}
+			if !n.asm.drop(p) {
+				continue
+			}
+			n.sendCancels(n.ex.Abandon(p))
+			if r, any := n.reserve(piece.Range{Lo: p, Hi: p + 1}); any {
+				r.audit = replacing
+				return r, true
+			}
+			continue
+		}
 		if o.take[o.span.Hi-1] && o.span.Hi != p { // a run at a time
 			break
 		}
@@ -168,7 +190,7 @@ func (n *node) start(ctx context.Context, o order) {
 
 // fetched notes that a piece was read from the store, or from our own file if we held it before.
 func (n *node) fetched(ev evFetched) {
-	old, known := n.man.Entry(ev.piece)
+	old, _ := n.man.Entry(ev.piece)
 	e := exchange.Entry{Sum: ev.sum, Reader: n.Self, Term: old.Term}
 	switch {
 	case ev.audit == rechecking:
@@ -180,32 +202,29 @@ func (n *node) fetched(ev evFetched) {
 		}
 		return
 	case ev.audit == comparing && ev.sum != old.Sum && n.Members[n.Self].Held:
-		e.Term++ // the reader had it wrong; whether we have it right is to be seen
+		e.Term = exchange.MaxTerm // the reader had it wrong; whether we have it right is to be seen
 		n.doubts = append(n.doubts, ev.piece)
 	case ev.audit == comparing && ev.sum != old.Sum:
-		n.ex.Lost(ev.piece)
+		n.lose(ev.piece)
 		n.ex.Reserve(ev.piece)
-		n.have -= n.pieceSize(ev.piece)
 		n.wrong = append(n.wrong, ev.piece)
 		return
 	case ev.audit != notAuditing:
-		e.Term++
-	case known && old.Reader == n.Self:
-		e.Term = old.Term
+		e.Term = exchange.MaxTerm
 	}
-	switch n.man.Add(n.Self, ev.piece, e) {
-	case exchange.News:
-		n.ex.Known(ev.piece)
-	case exchange.Replaced:
-		n.replaced(ev.piece)
+	n.enter(n.Self, digest{ev.piece, e})
+	if now, _ := n.man.Entry(ev.piece); now.Sum != ev.sum && now.Term == exchange.MaxTerm && !n.ex.Have().Has(ev.piece) {
+		other := n.man.Overrule(n.Self, ev.piece, ev.sum)
+		n.fault(n.Members[other].Name, fmt.Sprintf("says that piece %d has other bytes than the store has given us", ev.piece))
+		e.Term = exchange.MaxTerm
 	}
 	n.digests = append(n.digests, digest{ev.piece, e})
-	if !n.ex.Have().Has(ev.piece) {
+	if now, _ := n.man.Entry(ev.piece); now.Sum == ev.sum && !n.ex.Have().Has(ev.piece) { // else another reads it once more
 		from := StoreName
 		if n.Members[n.Self].Held {
 			from = n.Members[n.Self].Name
 		}
-		n.got(ev.piece, from)
+		n.got(ev.piece, ev.sum, from)
 	}
 }
 

@@ -54,7 +54,7 @@ func (n *node) accept(ctx context.Context, incoming <-chan *peer.Conn) {
 			}
 			rank, member := n.rank[conn.Name()]
 			if !member || rank >= n.Self {
-				conn.CloseWithReason("not expected to connect for job " + n.Job)
+				n.wg.Go(func() { conn.CloseWithReason("not expected to connect for job " + n.Job) })
 				continue
 			}
 			if !n.post(evUp{rank, conn}) {
@@ -173,6 +173,16 @@ func (n *node) expel(rank int, why error) {
 	n.dead(rank, why)
 }
 
+// expelHoarders gives up, when nothing has come for long, those that alone have
+// what we lack and do not give it: then it has no holder, and is read again.
+func (n *node) expelHoarders() {
+	for rank := range n.neighbours {
+		if p, alone := n.ex.AloneWith(rank); alone && n.neighbours[rank].link != nil {
+			n.expel(rank, fmt.Errorf("has announced piece %d and has given nothing for %v", p, stallAfter))
+		}
+	}
+}
+
 func (n *node) living() []bool {
 	living := make([]bool, len(n.neighbours))
 	for rank := range n.neighbours {
@@ -185,7 +195,7 @@ func (n *node) living() []bool {
 func (n *node) sendDigests(ds []digest, l *link) {
 	const most = peer.MaxFrame / digestBytes
 	for chunk := range slices.Chunk(ds, most) {
-		l.out.send(kindDigests, appendDigests(nil, chunk))
+		n.sendOn(l, kindDigests, appendDigests(nil, chunk))
 	}
 }
 
@@ -242,7 +252,9 @@ func (n *node) message(ev evMessage) error {
 			return err
 		}
 		for _, d := range ds {
-			n.learn(rank, d)
+			if err := n.learn(rank, d); err != nil {
+				return err
+			}
 		}
 	case kindRequest, kindCancel:
 		r, err := parseRequest(b, n.Layout)
@@ -303,50 +315,60 @@ func (n *node) message(ev evMessage) error {
 
 // announced notes that a peer has pieces.
 func (n *node) announced(rank int, r piece.Range) {
-	n.ex.Announced(rank, r)
-	n.neighbours[rank].moved, n.moved, n.rescuing = n.now, n.now, false
+	if n.ex.Announced(rank, r) { // who only repeats itself makes no progress
+		n.neighbours[rank].moved, n.moved, n.rescuing = n.now, n.now, false
+	}
 }
 
-// learn enters a line of a peer's into the manifest. What a member read is
-// believed from itself, and from others once it is dead.
-func (n *node) learn(from int, d digest) {
-	if from != d.Reader && !n.neighbours[d.Reader].dead && d.Reader != n.Self {
-		if _, known := n.man.Entry(d.Piece); known {
-			return
-		}
+// learn enters a line of a peer's into the manifest. What a member has read it
+// says itself; others are believed only of members that we do not hear. When our file
+// has been proved nothing that is said changes it any more.
+func (n *node) learn(from int, d digest) error {
+	if d.Term > exchange.MaxTerm {
+		return fmt.Errorf("piece %d was never audited %d times", d.Piece, d.Term)
 	}
+	if from != d.Reader && (d.Reader == n.Self || n.neighbours[d.Reader].link != nil) || n.commits || n.done {
+		return nil
+	}
+	n.enter(from, d)
+	return nil
+}
+
+// enter enters a line into the manifest and does what follows from it.
+func (n *node) enter(from int, d digest) {
 	switch n.man.Add(from, d.Piece, d.Entry) {
 	case exchange.News:
 		n.ex.Known(d.Piece)
-		if n.Members[n.Self].Held { // another holder has read it from its file; ours is there too
-			n.got(d.Piece, n.Members[n.Self].Name)
+		if n.Members[n.Self].Held && from != n.Self { // another holder has read it from its file; ours is there too
+			n.got(d.Piece, d.Sum, n.Members[n.Self].Name)
 		}
 	case exchange.Replaced:
+		for rank := range n.neighbours {
+			if rank != d.Reader {
+				n.ex.Withdrawn(rank, d.Piece)
+			}
+		}
+		n.replaced(d.Piece)
+	case exchange.Corrected:
 		n.replaced(d.Piece)
 	}
 }
 
-// replaced notes that the manifest has another digest for a piece than it had:
-// everybody's copy is wrong but the new reader's, ours included.
+// replaced notes that the manifest has another digest for a piece than it had.
+// Our copy counts only if it has that digest; what is under way may be of the old one.
 func (n *node) replaced(p int) {
 	e, _ := n.man.Entry(p)
-	n.asm.retarget(p, e.Sum)
-	for rank := range n.neighbours {
-		if rank != e.Reader {
-			n.ex.Withdrawn(rank, p)
-		}
+	if n.asm.under(p) {
+		n.shaken[p] = true
 	}
-	if e.Reader != n.Self && n.ex.Have().Has(p) {
-		switch {
-		case n.done:
-			n.fail(heldWrong(p))
-			return
-		case n.Members[n.Self].Held:
-			n.doubts = append(n.doubts, p)
-		default:
-			n.have -= n.pieceSize(p)
-			n.ex.Lost(p)
-		}
+	switch {
+	case !n.ex.Have().Has(p):
+	case n.sums[p] == e.Sum:
+		n.news = append(n.news, p) // others do not reckon with ours any more
+	case n.Members[n.Self].Held:
+		n.doubts = append(n.doubts, p)
+	default:
+		n.lose(p)
 	}
 	for _, b := range n.man.Blamed()[n.blamed:] {
 		by := n.Members[e.Reader].Name
@@ -369,20 +391,25 @@ func heldWrong(p int) error {
 func (n *node) block(ev evBlock) {
 	rank := ev.link.rank
 	n.fromPeers += unit.Bytes(ev.n)
-	n.moved, n.neighbours[rank].moved, n.rescuing = n.now, n.now, false
 	if !ev.wanted {
 		n.ex.Discarded(rank, ev.piece, ev.block, n.now)
 		return
 	}
+	n.moved, n.neighbours[rank].moved, n.rescuing = n.now, n.now, false
 	n.sendCancels(n.ex.Block(rank, ev.piece, ev.block, n.now))
 	if !ev.outcome.whole {
 		return
 	}
 	n.asm.drop(ev.piece)
 	givers := slices.Compact(slices.Sorted(slices.Values(ev.outcome.from)))
+	e, _ := n.man.Entry(ev.piece)
+	shaken := n.shaken[ev.piece]
+	delete(n.shaken, ev.piece)
 	switch {
-	case ev.outcome.good:
-		n.got(ev.piece, n.Members[most(ev.outcome.from)].Name)
+	case ev.outcome.sum == e.Sum:
+		n.got(ev.piece, ev.outcome.sum, n.Members[most(ev.outcome.from)].Name)
+	case shaken: // of an old digest: no one's fault
+		n.sendCancels(n.ex.Spoiled(ev.piece))
 	case len(givers) == 1 && n.man.Firsthand(ev.piece):
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
@@ -411,14 +438,26 @@ func (n *node) nameAll(ranks []int) string {
 	return strings.Join(names, ", ")
 }
 
-// got notes that a piece is on our disk and checked.
-func (n *node) got(p int, from string) {
+// got notes that a piece is on our disk, and that its digest, sum, is the
+// manifest's. It is announced with that digest, whoever read it: some may not hear the reader.
+func (n *node) got(p int, sum uint64, from string) {
 	size := n.pieceSize(p)
 	n.have += size
-	n.moved = n.now
+	n.sums[p] = sum
 	n.sendCancels(n.ex.Got(p))
 	n.news = append(n.news, p)
+	if e, _ := n.man.Entry(p); e.Reader != n.Self {
+		n.digests = append(n.digests, digest{p, e})
+	}
 	n.Recorder.Record(n.now, Event{Kind: "piece", Piece: &p, Bytes: int64(size), From: from})
+}
+
+// lose notes that our copy of a piece does not count any more.
+func (n *node) lose(p int) {
+	if n.ex.Have().Has(p) {
+		n.have -= n.pieceSize(p)
+		n.ex.Lost(p)
+	}
 }
 
 // printable is s without what a terminal or a log could be fooled by, cut to most bytes.

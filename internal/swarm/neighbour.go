@@ -51,6 +51,10 @@ type (
 // what any node of ours asks ahead.
 const maxQueued = 1 << 14 // blocks
 
+// maxMessages bounds what waits for a peer that does not read: minutes of what is
+// said in a swarm of a thousand nodes.
+const maxMessages = 1 << 13
+
 // outbox is what waits to be sent to a peer: messages first, then blocks, in
 // the order in which they were asked for.
 type outbox struct {
@@ -76,13 +80,19 @@ func (o *outbox) signal() {
 	}
 }
 
-func (o *outbox) send(kind byte, payload []byte) {
+// send queues a message. It returns false if the peer leaves too many unread.
+func (o *outbox) send(kind byte, payload []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.closing {
-		o.messages = append(o.messages, message{kind, payload})
-		o.signal()
+	if o.closing {
+		return true
 	}
+	if len(o.messages) >= maxMessages {
+		return false
+	}
+	o.messages = append(o.messages, message{kind, payload})
+	o.signal()
+	return true
 }
 
 // serve queues blocks. It returns false if the peer has asked for too many.
@@ -241,13 +251,10 @@ func (l *link) readBlock(ctx context.Context, n *node, size int) error {
 	}
 	defer n.Receive.Put(buf)
 	off, length := blockSpan(n.Layout, h.Piece, h.Block)
-	wanted := n.asm.claim(l.rank, h.Piece, h.Block)
 	if _, err := io.ReadFull(l.conn, buf[:length]); err != nil {
-		if wanted {
-			n.asm.giveUp(h.Piece, h.Block)
-		}
 		return err
 	}
+	wanted := n.asm.claim(l.rank, h.Piece, h.Block) // only now: who is slow must not keep others from it
 	ev := evBlock{link: l, piece: h.Piece, block: h.Block, n: length, wanted: wanted}
 	if wanted {
 		sum := n.digest.Update(0, buf[:length])
@@ -267,7 +274,7 @@ type violation struct{ error }
 
 func (v *violation) Unwrap() error { return v.error }
 
-// serve runs a link until it ends, and tells the loop that it did.
+// run runs a link until it ends, and tells the loop that it did.
 func (l *link) run(ctx context.Context, n *node) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { l.conn.Close() })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ const (
 	reconnectFor = 3 * time.Second        // a lost connection comes back, or its node is dead
 	stallAfter   = 30 * time.Second       // nothing came from anywhere: read what is missing ourselves
 	leaveAfter   = 2 * time.Minute        // we are done, and a peer that is not makes no progress
+	auditAfter   = 15 * time.Second       // nothing came, and pieces are in doubt that others should read again
+	answerWithin = 5 * time.Second        // giveWork; then another node is asked
 )
 
 // node is the state of one node's part; only its loop touches it, but for the
@@ -43,6 +46,10 @@ type node struct {
 	neighbours []neighbour // by rank; our own place is unused
 	rank       map[string]int
 
+	sums     []uint64     // by piece: the digest of our copy, if we have it
+	shaken   map[int]bool // pieces whose digest changed while they were put together
+	asked    time.Time    // when giveWork was last sent
+	deaf     []int        // peers that leave too much unread
 	fetching bool
 	wrong    []int // pieces of ours that an audit found wrong, to be replaced
 	stranded []int // pieces of ours to read whose last holder died while it was sending them
@@ -105,7 +112,7 @@ func newNode(c Config) *node {
 		Config: c, policy: c.policy(), digest: c.Object.Checksum.Algorithm,
 		events: make(chan any, 64), ended: make(chan struct{}),
 		now: now, moved: now, man: exchange.NewManifest(c.Layout),
-		neighbours: make([]neighbour, len(c.Members)), rank: map[string]int{},
+		neighbours: make([]neighbour, len(c.Members)), rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{},
 	}
 	if !c.Object.Checksum.Usable(c.Layout) {
 		n.digest = piece.CRC64NVME
@@ -299,13 +306,12 @@ func (n *node) step(ctx context.Context) {
 	}
 	n.fetch(ctx)
 	var ask, cancel []exchange.Ask
-	if !n.Members[n.Self].Held { // which needs nothing
+	if !n.Members[n.Self].Held && !n.commits && !n.done { // who needs nothing
 		ask, cancel = n.ex.Asks(n.now)
 	}
 	n.sendCancels(cancel)
 	for _, a := range ask {
-		e, _ := n.man.Entry(a.Piece)
-		n.asm.expect(a.Peer, a.Piece, e.Sum)
+		n.asm.expect(a.Peer, a.Piece)
 		n.send(a.Peer, kindRequest, appendRequest(nil, a.Request))
 	}
 	n.complete(ctx)
@@ -318,6 +324,13 @@ func (n *node) step(ctx context.Context) {
 func (n *node) tick(ctx context.Context) {
 	n.announce()
 	n.rechoke()
+	if n.now.Sub(n.asked) > answerWithin {
+		n.works.GiveUp()
+	}
+	for _, rank := range n.deaf {
+		n.expel(rank, fmt.Errorf("does not read what it is told (%d messages)", maxMessages))
+	}
+	n.deaf = nil
 	for rank := range n.neighbours {
 		nb := &n.neighbours[rank]
 		switch {
@@ -335,6 +348,7 @@ func (n *node) tick(ctx context.Context) {
 		}
 	}
 	if n.now.Sub(n.moved) > stallAfter && !n.ex.Have().Full() && !n.fetching {
+		n.expelHoarders()
 		n.rescue(ctx)
 	}
 	if n.now.Sub(n.reported) >= reportEvery {
@@ -371,7 +385,13 @@ func (n *node) rechoke() {
 
 func (n *node) send(rank int, kind byte, payload []byte) {
 	if l := n.neighbours[rank].link; l != nil {
-		l.out.send(kind, payload)
+		n.sendOn(l, kind, payload)
+	}
+}
+
+func (n *node) sendOn(l *link, kind byte, payload []byte) {
+	if !l.out.send(kind, payload) && !slices.Contains(n.deaf, l.rank) {
+		n.deaf = append(n.deaf, l.rank)
 	}
 }
 
