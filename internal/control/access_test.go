@@ -329,6 +329,32 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// A node cannot make the hub dial one address after the other.
+func TestRegistrationsAreHeldBack(t *testing.T) {
+	h := &Hub{nodes: map[string]*node{"n1": {}, "n2": {}}}
+	t0 := time.Unix(1e9, 0)
+	done, err := h.letRegister("n1", t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.letRegister("n1", t0.Add(time.Minute)); !errors.Is(err, ErrBusy) {
+		t.Errorf("while one is under way: got %v, want ErrBusy", err)
+	}
+	if _, err := h.letRegister("n2", t0); err != nil {
+		t.Errorf("another node: got %v", err)
+	}
+	done()
+	if _, err := h.letRegister("n1", t0.Add(registerEvery-1)); !errors.Is(err, ErrBusy) {
+		t.Errorf("just after one: got %v, want ErrBusy", err)
+	}
+	if _, err := h.letRegister("n1", t0.Add(registerEvery)); err != nil {
+		t.Errorf("%v later: got %v", registerEvery, err)
+	}
+	if _, err := h.letRegister("n3", t0); !errors.Is(err, ErrNoSuchNode) {
+		t.Errorf("nobody: got %v, want ErrNoSuchNode", err)
+	}
+}
+
 // The agent of the hub's own process needs no token, and keeps its credentials.
 func TestEnroll(t *testing.T) {
 	noLeaks(t)

@@ -70,6 +70,9 @@ type node struct {
 	left    time.Time // when its last control connection ended
 	noted   time.Time // when the members bucket last heard of it
 	running int       // jobs, by its own account
+
+	registering bool      // a registration is under way
+	tried       time.Time // when the last one began
 }
 
 // up says whether the node is to be reckoned with. A connection that ended is
@@ -325,7 +328,12 @@ func (h *Hub) heardFrom(ctx context.Context, m *nats.Msg, notes chan<- string) {
 	name := parts[1]
 	switch parts[2] {
 	case "register":
-		h.spawn(func() { answer(m, nil, h.register(ctx, name, m.Data)) })
+		done, err := h.letRegister(name, time.Now())
+		if err != nil {
+			answer(m, nil, err)
+			return
+		}
+		h.spawn(func() { defer done(); answer(m, nil, h.register(ctx, name, m.Data)) })
 	case "beat":
 		var b beat
 		if err := json.Unmarshal(m.Data, &b); err != nil {

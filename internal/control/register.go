@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -16,6 +17,29 @@ import (
 
 // dataProtocol is the ALPN name of connections between nodes (peer.ProtocolData).
 const dataProtocol = "freshet-data/1"
+
+// letRegister lets a node's registration begin, if none of the same node is under way
+// or has only just been: each makes the hub dial an address of the node's
+// choice and say how that went, and it is not to scan networks for anybody.
+func (h *Hub) letRegister(name string, now time.Time) (done func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.nodes[name]
+	switch {
+	case n == nil:
+		return nil, fail(ErrNoSuchNode, "no node %q", name)
+	case n.registering:
+		return nil, fail(ErrBusy, "a registration of %s is under way", name)
+	case now.Sub(n.tried) < registerEvery:
+		return nil, fail(ErrBusy, "%s has registered less than %v ago", name, registerEvery)
+	}
+	n.registering, n.tried = true, now
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		n.registering = false
+	}, nil
+}
 
 // register takes what a node says about itself, if the address it gives leads
 // to it: an address that only works on the node itself is the most common
@@ -100,7 +124,7 @@ func (h *Hub) reach(ctx context.Context, name, addr string) error {
 }
 
 // cause is the part of a network error that a person needs: not the address
-// again.
+// again, and no more of what answered there than whether it is of this cluster.
 func cause(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) {
 		return "no answer within " + dialBack.String()
@@ -110,6 +134,9 @@ func cause(err error) string {
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return "host " + dns.Name + ": " + dns.Err
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || errors.Is(err, io.EOF) {
+		return "what answers there is no node of Freshet"
 	}
 	return err.Error()
 }

@@ -24,6 +24,7 @@ const (
 	statWithin    = 15 * time.Second
 	stopWithin    = 10 * time.Second // to report after being told to stop
 	dialBack      = 5 * time.Second
+	registerEvery = 2 * time.Second  // at most, of one node
 	restartGrace  = 15 * time.Second // more than lostAfter for agents to find a restarted hub again
 	holdPrepared  = 2 * time.Minute  // how long an agent waits for the start of what it has prepared
 )
