@@ -43,7 +43,9 @@ type Runner interface {
 	Prepare(ctx context.Context, job Job) (present bool, err error)
 
 	// Run takes part until this node's part has ended, well or badly; what it
-	// returns is final. It calls report with snapshots as often as it likes. When
+	// returns is final. It calls report with snapshots as often as it likes; one
+	// that says Done or Present means that the file is in its place, and only
+	// others are still served. When
 	// ctx ends it cleans up and returns; context.Cause(ctx) says why.
 	Run(ctx context.Context, job Job, report func(NodeStatus)) NodeStatus
 
@@ -258,7 +260,7 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 		}
 		b.Jobs = append(b.Jobs, jobStatus{id, p.status})
 		p.fresh = false
-		if p.status.State == Running {
+		if p.running {
 			b.Running++
 		}
 	}
@@ -285,7 +287,7 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 		if p == nil {
 			continue
 		}
-		if p.status.State == Running {
+		if p.running {
 			p.dropped = true
 			p.cancel(&stopped{reason: "the control plane has ended the job", kind: ErrCancelled})
 			continue

@@ -196,7 +196,7 @@ func (h *Hub) reserve(d *driven) error {
 			continue
 		}
 		for _, n := range o.Nodes {
-			if n.State.Ended() {
+			if n.over() {
 				continue
 			}
 			if i := slices.IndexFunc(j.Nodes, func(x NodeStatus) bool { return x.Name == n.Name && !x.State.Ended() }); i >= 0 {

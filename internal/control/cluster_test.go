@@ -16,7 +16,6 @@ import (
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 	"github.com/freshet/freshet/objstore"
-	"github.com/freshet/freshet/unit"
 )
 
 // A cluster in one process, over real sockets.
@@ -117,12 +116,13 @@ type fakeRunner struct {
 
 	mu      sync.Mutex
 	finish  chan NodeStatus // what Run returns
+	placed  chan NodeStatus // what Run reports from then on, while it serves others
 	begun   chan string
 	started int
 }
 
 func newFakeRunner() *fakeRunner {
-	return &fakeRunner{object: objstore.Object{Key: "k", Size: 1000, Version: "v1", Ranges: true}, finish: make(chan NodeStatus, 8), begun: make(chan string, 8)}
+	return &fakeRunner{object: objstore.Object{Key: "k", Size: 1000, Version: "v1", Ranges: true}, finish: make(chan NodeStatus, 8), placed: make(chan NodeStatus, 8), begun: make(chan string, 8)}
 }
 
 func (f *fakeRunner) Stat(context.Context, Spec) (objstore.Object, error) { return f.object, f.statErr }
@@ -134,16 +134,17 @@ func (f *fakeRunner) Run(ctx context.Context, job Job, report func(NodeStatus)) 
 	f.begun <- job.ID
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	have := unit.Bytes(0)
+	now := NodeStatus{State: Running, Phase: 1}
 	for {
 		select {
+		case now = <-f.placed:
 		case s := <-f.finish:
 			return s
 		case <-ctx.Done():
 			return NodeStatus{State: Failed, Error: "interrupted"}
 		case <-tick.C:
-			have = min(have+1, job.Object.Size)
-			report(NodeStatus{State: Running, Phase: 1, Have: have})
+			now.Have = min(now.Have+1, job.Object.Size)
+			report(now)
 		}
 	}
 }
@@ -479,6 +480,59 @@ func TestAgentLossAndReturn(t *testing.T) {
 		t.Errorf("removed node: got %v", err)
 	}
 	joined(t, h, "n1", Registration{}) // its name is free
+}
+
+// A node whose file is in its place is done for all to see while it serves
+// others, and stays so when its agent ends.
+func TestDoneWhileServing(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	agents := threeNodes(t, h)
+	c := h.client(t, ClientOptions{})
+	ctx := testContext(t)
+	job, err := c.Submit(ctx, aSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range agents {
+		a.awaitBegun(t, job.ID)
+	}
+	agents[0].placed <- done
+	agents[1].placed <- done
+	await(t, "n1 and n2 are done", func() bool {
+		j, err := c.Job(ctx, job.ID)
+		return err == nil && j.Nodes[0].State == Done && j.Nodes[1].State == Done
+	})
+	if err := agents[0].stop(); err != nil {
+		t.Error(err)
+	}
+	await(t, "n1 no longer serves", func() bool {
+		j, err := c.Job(ctx, job.ID)
+		return err == nil && !j.Nodes[0].Serving
+	})
+	// A few beats: the hub must not tell n2 to forget what it serves.
+	var beat time.Time
+	await(t, "n2 has beaten", func() bool {
+		v, err := c.Nodes(ctx)
+		if err == nil && beat.IsZero() {
+			beat = v[1].Seen
+		}
+		return err == nil && v[1].Seen.Sub(beat) > 2*beatEvery && v[1].Jobs == 1
+	})
+	if j, err := c.Job(ctx, job.ID); err != nil || j.State != Running || j.Nodes[0].State != Done || !j.Nodes[1].Serving {
+		t.Errorf("got %+v, %v", j, err)
+	}
+	last := done
+	last.SentBytes = 77
+	agents[2].finish <- done
+	agents[1].finish <- last
+	await(t, "the job has ended", func() bool {
+		job, err = c.Job(ctx, job.ID)
+		return err == nil && job.State.Ended()
+	})
+	if job.State != Done || job.Nodes[0].State != Done || job.Nodes[1].SentBytes != 77 || job.Nodes[1].Serving {
+		t.Errorf("got %+v", job)
+	}
 }
 
 func TestHubRestart(t *testing.T) {

@@ -253,6 +253,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	up.SetPendingLimits(64<<10, 256<<20)
 	slots := make(chan struct{}, 64)
 	api, err := h.nc.Subscribe("api.>", func(m *nats.Msg) {
+		onlyTo(m, inbox(string(pki.Admin), ""))
 		select {
 		case slots <- struct{}{}:
 			h.spawn(func() { defer func() { <-slots }(); h.serveAPI(ctx, m) })
@@ -320,7 +321,8 @@ func (h *Hub) resumeJobs(ctx context.Context) {
 // can have sent it. It is called for one message after the other, so a node's
 // snapshots keep their order.
 func (h *Hub) heardFrom(ctx context.Context, m *nats.Msg, notes chan<- string) {
-	parts := strings.Split(m.Subject, ".")
+	parts := strings.Split(m.Subject, ".") // up, the node's name (as the server has checked), and what it wants
+	onlyTo(m, inbox(string(pki.Node), parts[1]))
 	if len(parts) != 3 || len(m.Data) > maxUp {
 		answer(m, nil, fail(ErrInvalid, "message of %d bytes to %q makes no sense", len(m.Data), oneLine(m.Subject)))
 		return

@@ -74,6 +74,7 @@ func (s State) Ended() bool { return s != Preparing && s != Running }
 type NodeStatus struct {
 	Name       string     `json:"name"`
 	State      State      `json:"state"`
+	Serving    bool       `json:"serving,omitempty"`  // done or present, and still giving to others: the part has not ended
 	Phase      int        `json:"phase,omitempty"`    // 1: reads from the store, 2: exchanges with peers
 	Have       unit.Bytes `json:"have"`               // bytes of checked pieces on its disk
 	StoreBytes unit.Bytes `json:"store_bytes"`        // payload read from the store, thrown away ones included
@@ -86,6 +87,9 @@ type NodeStatus struct {
 	Faults     []Fault    `json:"faults,omitempty"`  // what it saw go wrong with others; the job may well succeed
 	Error      string     `json:"error,omitempty"`   // when failed: the cause and what to do, one line
 }
+
+// over says whether the node's part has ended, not only its own file's way.
+func (s NodeStatus) over() bool { return s.State.Ended() && !s.Serving }
 
 // Fault is something that one node saw another node or the store do wrong.
 type Fault struct {

@@ -21,6 +21,9 @@ import (
 //
 //	begin ──> prepare each node ──> every answer or the deadline ──> start each that is ready
 //	      ──> statuses until every node's part has ended ──> done, failed or cancelled
+//
+// A node that is done may still serve others. Its part has not ended then, but
+// its outcome stands, whatever becomes of it.
 type machine struct {
 	job   Job
 	addrs map[string]string // of the nodes that were up when the job was accepted
@@ -29,7 +32,7 @@ type machine struct {
 	ready   map[string]bool      // preparing: answered; the value: it has the pinned version already
 	heard   map[string]time.Time // running: the member's last sign of life
 	missing map[string]time.Time // running: the member's first beat that did not list the job
-	lost    map[string]bool      // failed for silence; what it says when it is back still counts while the job runs
+	lost    map[string]bool      // silent for too long: failed, unless it only served others; what it says when it is back still counts while the job runs
 	timeout time.Time            // of the job as a whole; zero: none
 	expired bool                 // the nodes were told to stop because of timeout
 	giveUp  time.Time            // stopping: who has not ended by then is not waited for
@@ -180,7 +183,7 @@ func (m *machine) step(now time.Time, e event) (cmds []command, changed, durable
 			cmds, changed, durable = append(cmds, more...), true, true
 		}
 	}
-	if m.job.State == Running && !slices.ContainsFunc(m.job.Nodes, func(n NodeStatus) bool { return !n.State.Ended() }) {
+	if m.job.State == Running && !slices.ContainsFunc(m.job.Nodes, func(n NodeStatus) bool { return !n.over() && !(n.State.Ended() && m.lost[n.Name]) }) {
 		m.end(now)
 		changed, durable = true, true
 	}
@@ -234,7 +237,7 @@ func (m *machine) start(now time.Time) (cmds []command, started bool) {
 // report takes a node's own word. again says that it still waits for its start.
 func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable bool) {
 	n := m.node(s.Name)
-	if n == nil || m.job.State != Running || !m.member(s.Name) || n.State.Ended() && !m.lost[s.Name] {
+	if n == nil || m.job.State != Running || !m.member(s.Name) || n.over() && !m.lost[s.Name] {
 		return false, false, false
 	}
 	m.heard[s.Name] = now
@@ -244,10 +247,15 @@ func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable b
 		again = m.job.Stopping == ""
 	}
 	s = bounded(s, m.job.Object.Size)
+	if n.Serving && (s.State == Running || n.State == Done && s.State != Done) { // overtaken, or what became of its serving
+		keep := *n
+		keep.Serving = s.State == Running
+		s = keep
+	}
 	back := m.lost[s.Name]
 	delete(m.lost, s.Name)
 	changed = back || !reflect.DeepEqual(*n, s)
-	durable = back || s.State != n.State
+	durable = back || s.State != n.State || s.Serving != n.Serving
 	*n = s
 	return again, changed, durable
 }
@@ -255,7 +263,7 @@ func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable b
 // beaten takes a sign of life of a node.
 func (m *machine) beaten(now time.Time, e hasBeaten) (cmds []command, changed bool) {
 	n := m.node(e.node)
-	if n == nil || m.job.State != Running || !m.member(e.node) || n.State.Ended() && !m.lost[e.node] {
+	if n == nil || m.job.State != Running || !m.member(e.node) || n.over() && !m.lost[e.node] {
 		return nil, false
 	}
 	m.heard[e.node] = now
@@ -275,7 +283,12 @@ func (m *machine) beaten(now time.Time, e hasBeaten) (cmds []command, changed bo
 		return nil, false
 	}
 	delete(m.lost, e.node)
-	n.State, n.Error, n.Waiting = Failed, "agent restarted during the job", ""
+	n.Waiting = ""
+	if n.Serving {
+		n.Serving = false
+		return nil, true
+	}
+	n.State, n.Error = Failed, "agent restarted during the job"
 	return nil, true
 }
 
@@ -299,13 +312,20 @@ func (m *machine) tick(now time.Time) (cmds []command, changed bool) {
 	}
 	for i := range m.job.Nodes {
 		n := &m.job.Nodes[i]
-		if n.State.Ended() {
+		if n.over() {
 			continue
 		}
-		switch {
+		switch silent := now.Sub(m.heard[n.Name]) >= lostAfter; {
+		case n.Serving && m.job.Stopping != "" && !now.Before(m.giveUp):
+			n.Serving = false
+		case n.Serving && silent && !m.lost[n.Name]:
+			m.lost[n.Name] = true
+			continue // it is not waited for, and if it comes back it may serve on
+		case n.Serving:
+			continue
 		case m.job.Stopping != "" && !now.Before(m.giveUp):
 			n.State, n.Error = stoppedState(m.expired), m.job.Stopping+"; the node did not confirm that it stopped"
-		case now.Sub(m.heard[n.Name]) >= lostAfter:
+		case silent:
 			n.State, n.Error = Failed, fmt.Sprintf("lost: no sign of life for %v", lostAfter)
 			m.lost[n.Name] = true
 		default:
@@ -331,7 +351,7 @@ func (m *machine) stop(now time.Time, reason string, failed bool) (cmds []comman
 	m.giveUp = now.Add(stopWithin)
 	for i := range m.job.Nodes {
 		n := &m.job.Nodes[i]
-		if n.State.Ended() && !m.lost[n.Name] {
+		if n.over() && !m.lost[n.Name] {
 			continue
 		}
 		cmds = append(cmds, cmdStop{n.Name, m.job.Stopping, failed})
@@ -352,7 +372,8 @@ func (m *machine) stop(now time.Time, reason string, failed bool) (cmds []comman
 func (m *machine) end(now time.Time) {
 	m.job.Ended = now
 	var failed, cancelled []NodeStatus
-	for _, n := range m.job.Nodes {
+	for i, n := range m.job.Nodes {
+		m.job.Nodes[i].Serving = false
 		switch n.State {
 		case Failed:
 			failed = append(failed, n)
@@ -391,7 +412,7 @@ func settled(j Job, node string) bool {
 		return false
 	}
 	i, ok := slices.BinarySearchFunc(j.Nodes, node, func(n NodeStatus, s string) int { return cmp.Compare(n.Name, s) })
-	return !ok || j.Nodes[i].State.Ended() && !strings.HasPrefix(j.Nodes[i].Error, "lost: ")
+	return !ok || j.Nodes[i].over() && !strings.HasPrefix(j.Nodes[i].Error, "lost: ")
 }
 
 // bounded makes a status that a node sent fit for a record: what a node says
@@ -402,6 +423,7 @@ func bounded(s NodeStatus, size unit.Bytes) NodeStatus {
 	default:
 		s.State, s.Error = Failed, fmt.Sprintf("agent reported a state %q that this control plane does not know", oneLine(string(s.State)))
 	}
+	s.Serving = s.Serving && (s.State == Done || s.State == Present)
 	if s.State == Failed && s.Error == "" {
 		s.Error = "failed and gave no reason"
 	}

@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,10 @@ type happening struct {
 }
 
 func status(name string, s State) hasStatus { return hasStatus{NodeStatus{Name: name, State: s}} }
+
+func serving(name string, s State) hasStatus {
+	return hasStatus{NodeStatus{Name: name, State: s, Serving: true}}
+}
 
 func failing(name, why string) hasStatus {
 	return hasStatus{NodeStatus{Name: name, State: Failed, Error: why}}
@@ -43,6 +48,9 @@ func transcript(m *machine, cmds []command, durable bool) string {
 	fmt.Fprintf(&b, "%s:", m.job.State)
 	for _, n := range m.job.Nodes {
 		fmt.Fprintf(&b, " %s=%s", n.Name, n.State)
+		if n.Serving {
+			b.WriteString("+serving")
+		}
 	}
 	if m.job.Error != "" {
 		fmt.Fprintf(&b, " (%s)", m.job.Error)
@@ -159,6 +167,43 @@ func TestMachine(t *testing.T) {
 			{13 * s, status("a", Done), "save running: a=done b=running"},
 			{14 * s, status("b", Done), "save done: a=done b=done"},
 		}},
+		"done, and serves others": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{2 * s, serving("a", Done), "save running: a=done+serving b=running"},
+			{3 * s, status("a", Running), "running: a=done+serving b=running"}, // overtaken
+			{4 * s, serving("b", Done), "save running: a=done+serving b=done+serving"},
+			{5 * s, status("b", Done), "save running: a=done+serving b=done"},
+			{6 * s, failing("a", "late"), "save done: a=done b=done"},
+		}},
+		"lost while it only serves": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, held("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{2 * s, serving("a", Present), "save running: a=present+serving b=running"},
+			{11 * s, hasBeaten{"b", true}, "running: a=present+serving b=running"},
+			{12 * s, ticked{}, "running: a=present+serving b=running"},
+			{13 * s, status("b", Done), "save done: a=present b=done"},
+		}},
+		"an agent that only served is started again": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{2 * s, serving("a", Done), "save running: a=done+serving b=running"},
+			{3 * s, hasBeaten{"a", false}, "running: a=done+serving b=running"},
+			{5 * s, hasBeaten{"a", false}, "save running: a=done b=running"},
+			{6 * s, status("b", Done), "save done: a=done b=done"},
+		}},
+		"cancel while one only serves": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{2 * s, serving("a", Done), "save running: a=done+serving b=running"},
+			{3 * s, toCancel{"cancelled"}, "stop(a) stop(b) save running: a=done+serving b=running"},
+			{4 * s, status("b", Cancelled), "save running: a=done+serving b=cancelled"},
+			{13 * s, ticked{}, "save cancelled: a=done b=cancelled (cancelled)"},
+		}},
 		"an agent without the job": {up: up("a"), happens: []happening{
 			{0, begun{}, "prepare(a) preparing: a=preparing"},
 			{1 * s, ready("a"), "start(a) save running: a=running"},
@@ -194,6 +239,27 @@ func TestMachine(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestWhoServesIsNotSettled(t *testing.T) {
+	j := Job{State: Running, Nodes: []NodeStatus{{Name: "a", State: Done, Serving: true}, {Name: "b", State: Done}}}
+	if settled(j, "a") || !settled(j, "b") {
+		t.Errorf("settled: a %v, b %v, want false, true", settled(j, "a"), settled(j, "b"))
+	}
+}
+
+func TestSettle(t *testing.T) {
+	said := NodeStatus{State: Done, Serving: true, Have: 10, SentBytes: 5, Verified: "source", DoneS: 1}
+	for name, c := range map[string]struct{ last, final, want NodeStatus }{
+		"done stays done": {said, NodeStatus{State: Failed, Error: "agent was stopped", SentBytes: 7}, NodeStatus{State: Done, Have: 10, SentBytes: 7, Verified: "source", DoneS: 1}},
+		"final counters":  {said, NodeStatus{State: Done, Have: 10, SentBytes: 9, SHA256: "ab"}, NodeStatus{State: Done, Have: 10, SentBytes: 9, SHA256: "ab"}},
+		"held wrong":      {NodeStatus{State: Present, Serving: true}, NodeStatus{State: Failed, Error: "no"}, NodeStatus{State: Failed, Error: "no"}},
+		"running":         {NodeStatus{State: Running}, NodeStatus{State: Failed, Error: "no"}, NodeStatus{State: Failed, Error: "no"}},
+	} {
+		if got := settle(c.last, c.final); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
 	}
 }
 

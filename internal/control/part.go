@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,12 +22,16 @@ var (
 // part is this node's part of a job.
 //
 //	prepared ──> running ──> ended ──> the hub has it on its disk: forgotten
+//
+// While it runs its status may say done or present already: the file is in its
+// place, and the node goes on giving to others.
 type part struct {
 	job     Job
 	since   time.Time // of the preparation
 	present bool
 	status  NodeStatus
 	cancel  context.CancelCauseFunc // nil: not started
+	running bool                    // the Runner is at it
 	fresh   bool                    // status has changed since it was last sent
 	dropped bool                    // the hub wants no more of it
 }
@@ -98,7 +103,7 @@ func (m *member) prepare(ctx context.Context, j Job) (prepared, error) {
 			m.mu.Unlock()
 			return prepared{p.present}, nil
 		}
-		if p.job.Spec.Dest == j.Spec.Dest && p.status.State == Running { // what was only prepared may be over for the hub
+		if p.job.Spec.Dest == j.Spec.Dest && p.running { // what was only prepared may be over for the hub
 			m.mu.Unlock()
 			return prepared{}, fail(ErrConflict, "job %s is writing to %s already", id, j.Spec.Dest)
 		}
@@ -131,7 +136,7 @@ func (m *member) start(ctx context.Context, s start) error {
 	}
 	p.job = s.Job
 	p.status = NodeStatus{Name: m.name, State: Running}
-	p.fresh = true
+	p.fresh, p.running = true, true
 	ctx, p.cancel = context.WithCancelCause(ctx)
 	m.wg.Go(func() { m.run(ctx, p, time.Duration(s.Left)) })
 	return nil
@@ -147,20 +152,47 @@ func (m *member) run(ctx context.Context, p *part, left time.Duration) {
 	final := m.a.Runner.Run(ctx, p.job, func(s NodeStatus) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if s.State == Running && p.status.State == Running {
-			s.Name = m.name
-			p.status, p.fresh = s, true
+		s.Name = m.name
+		if next, ok := reported(p.status, s); ok && p.running {
+			p.status, p.fresh = next, true
 		}
 	})
 	final = outcome(final, context.Cause(ctx))
 	final.Name = m.name
 	m.mu.Lock()
-	p.status, p.fresh = final, true
+	p.status, p.fresh, p.running = settle(p.status, final), true, false
 	if p.dropped {
 		delete(m.parts, p.job.ID)
 	}
 	m.mu.Unlock()
 	poke(m.urge)
+}
+
+// reported is a part's status after a snapshot that its Runner gave. That it
+// has failed only what Run returns can say.
+func reported(last, s NodeStatus) (NodeStatus, bool) {
+	switch s.State {
+	case Running:
+		return s, last.State == Running
+	case Done, Present:
+		s.Serving, s.Error = true, ""
+		return s, true
+	}
+	return last, false
+}
+
+// settle is a part's last status: final, unless the node has said that it is
+// done. Whatever became of its giving to others, its file is in its place.
+func settle(last, final NodeStatus) NodeStatus {
+	final.Serving = false
+	if last.State != Done || final.State == Done {
+		return final
+	}
+	last.Serving, last.Waiting = false, ""
+	last.StoreBytes, last.PeerBytes = max(last.StoreBytes, final.StoreBytes), max(last.PeerBytes, final.PeerBytes)
+	last.SentBytes = max(last.SentBytes, final.SentBytes)
+	last.SHA256 = cmp.Or(last.SHA256, final.SHA256)
+	return last
 }
 
 // outcome is a part's final status: what Run returned, in the words of what
@@ -206,7 +238,7 @@ func (m *member) stop(s stop) {
 	case p == nil:
 	case p.cancel == nil:
 		delete(m.parts, s.Job)
-	case p.status.State == Running:
+	case p.running:
 		kind := ErrCancelled
 		if s.Failed {
 			kind = ErrTimedOut

@@ -3,6 +3,7 @@ package control
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -100,6 +101,15 @@ type chunk struct {
 }
 
 func inbox(role, name string) string { return "_INBOX." + role + "." + name }
+
+// onlyTo takes the reply subject from a message that is to be answered
+// somewhere else than below inbox. The server checks where a client publishes, but the
+// answer goes out with the hub's rights: to a stream's interface it would be a command.
+func onlyTo(m *nats.Msg, inbox string) {
+	if !strings.HasPrefix(m.Reply, strings.TrimSuffix(inbox, ".")+".") {
+		m.Reply = ""
+	}
+}
 
 // answer replies to m with v as JSON, or with err.
 func answer(m *nats.Msg, v any, err error) {

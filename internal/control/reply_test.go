@@ -1,0 +1,68 @@
+package control
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The hub answers with its own rights. A node that names a stream's interface,
+// a record or another's inbox as the place for the answer gets none anywhere.
+func TestAnswersGoOnlyToTheAsker(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	ctx := testContext(t)
+	n1, n2 := joined(t, h, "n1", Registration{}), joined(t, h, "n2", Registration{})
+	if _, _, err := h.NewToken(ctx, 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	heard, err := h.nc.SubscribeSync(">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, _ := raw(t, h.addr, n1.creds)
+	bad := []string{
+		"$JS.API.STREAM.DELETE.KV_" + h.store.jobs.Bucket(), "$JS.API.STREAM.PURGE.KV_" + h.store.jobs.Bucket(),
+		"$KV." + h.store.nodes.Bucket() + ".n2", inbox("node", "n2") + ".x", inbox("admin", "admin") + ".x", "_INBOX.x", "down.n2.start",
+		inbox("node", "n1") + "0.x",
+	}
+	for _, reply := range bad {
+		for _, verb := range []string{"beat", "register", "nonsense", "beat.more"} {
+			if err := nc.PublishMsg(&nats.Msg{Subject: "up.n1." + verb, Reply: reply, Data: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	own, err := nc.SubscribeSync(inbox("node", "n1") + ".own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.PublishRequest("up.n1.beat", inbox("node", "n1")+".own", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := own.NextMsg(10 * time.Second); err != nil { // messages of one client are taken in order
+		t.Fatalf("a proper request is not answered: %v", err)
+	}
+	refused := map[string]bool{}
+	for _, reply := range bad {
+		refused[reply] = true
+	}
+	for {
+		m, err := heard.NextMsg(200 * time.Millisecond)
+		if err != nil {
+			break
+		}
+		if refused[m.Subject] {
+			t.Errorf("the hub answered to %s", m.Subject)
+		}
+	}
+	if nodes, err := h.store.nodes.Get(ctx, "n2"); err != nil || len(nodes.Value()) < 10 {
+		t.Errorf("the record of n2 is %v, %v", nodes, err)
+	}
+	for _, n := range []*testAgent{n1, n2} {
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
