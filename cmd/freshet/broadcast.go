@@ -60,6 +60,9 @@ the job on all nodes; --detach leaves it to itself.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b.spec.Source, b.spec.Dest = args[0], args[1]
 			b.out, b.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if cmd.Flags().Changed("nodes") && (len(b.spec.Nodes) == 0 || slices.ContainsFunc(b.spec.Nodes, blank)) {
+				return usage("--nodes is empty: name nodes, a glob or label=value, or leave it out to mean all nodes")
+			}
 			if err := b.check(); err != nil {
 				return err
 			}
@@ -83,6 +86,9 @@ the job on all nodes; --detach leaves it to itself.`,
 	return cmd
 }
 
+// blank is a selector that was to hold something, as of a variable that is not set.
+func blank(selector string) bool { return strings.TrimSpace(selector) == "" }
+
 // check finds what can be seen to be wrong from here.
 func (b *broadcast) check() error {
 	s := &b.spec
@@ -98,6 +104,9 @@ func (b *broadcast) check() error {
 	}
 	if !filepath.IsAbs(s.Dest) {
 		return usage("destination %q: want an absolute path, such as /data/%s; it is the same on every node", s.Dest, filepath.Base(s.Dest))
+	}
+	if strings.HasSuffix(s.Dest, "/") {
+		return usage("destination %q is a directory: want the path of the file, such as %s", s.Dest, s.Dest+"NAME")
 	}
 	if !slices.Contains(freshet.Algorithms, s.Algorithm) {
 		return usage("--algorithm %q: want %s", s.Algorithm, strings.Join(freshet.Algorithms, ", "))
@@ -118,6 +127,9 @@ func writable(paths ...string) error {
 	for _, p := range paths {
 		if p == "" {
 			continue
+		}
+		if fi, err := os.Stat(p); err == nil && fi.IsDir() {
+			return usage("cannot write %s: it is a directory; name a file, such as %s", p, filepath.Join(p, "freshet.html"))
 		}
 		fi, err := os.Stat(filepath.Dir(p))
 		if err == nil && !fi.IsDir() {
@@ -173,7 +185,7 @@ func submit(ctx context.Context, c *freshet.Client, spec freshet.Spec) (freshet.
 	}()
 	select {
 	case a := <-answered:
-		return a.job, a.err
+		return a.job, wayOut(a.err)
 	case <-ctx.Done():
 	}
 	select {

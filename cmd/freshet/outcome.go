@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/freshet/freshet"
+	"github.com/freshet/freshet/internal/control"
 )
 
 // outcome is a job that has ended, and what is to be told of it.
@@ -26,6 +30,10 @@ func (o outcome) show(ctx context.Context, c *freshet.Client) error {
 	if err == nil {
 		boundS, boundBy = bound(o.job, nodes)
 	}
+	idle := o.allPresent() && (o.recording != "" || o.report != "")
+	if idle { // no node took part, so none has recorded anything
+		o.recording, o.report = "", ""
+	}
 	saved := save(ctx, c, o.job, boundS, boundBy, o.recording, o.report)
 	r := newRun(o.job, boundS, boundBy)
 	if o.asJSON {
@@ -39,6 +47,13 @@ func (o outcome) show(ctx context.Context, c *freshet.Client) error {
 	}
 	if saved != nil {
 		return saved
+	}
+	if idle {
+		to := o.out
+		if o.asJSON {
+			to = o.err
+		}
+		fmt.Fprintln(to, "Nothing moved, so there is nothing to report on: no file was written.")
 	}
 	if !o.asJSON && o.report != "" {
 		fmt.Fprintf(o.out, "Report with pictures: %s\n", o.report)
@@ -55,23 +70,65 @@ func (o outcome) complain() error {
 	case freshet.Cancelled:
 		return fmt.Errorf("job %s was cancelled; %s", j.ID, had(j))
 	}
-	failed, told := 0, false
+	var causes []string
+	names := map[string][]string{} // by cause
+	var down []string
+	told := false
 	for _, n := range j.Nodes {
-		if n.State != freshet.Done && n.State != freshet.Present {
-			failed++
-			told = told || strings.HasSuffix(j.Error, n.Error)
-			why := n.Error
-			if why == "" {
-				why = string(n.State)
-			}
-			fmt.Fprintf(o.err, "freshet: node %s: %s\n", n.Name, why)
+		if n.State == freshet.Done || n.State == freshet.Present {
+			continue
 		}
+		told = told || j.Error == n.Error || strings.HasPrefix(j.Error, n.Name+": "+n.Error)
+		why := cmp.Or(n.Error, string(n.State))
+		if strings.HasPrefix(why, "down: ") {
+			down = append(down, n.Name)
+		}
+		if names[why] == nil {
+			causes = append(causes, why)
+		}
+		names[why] = append(names[why], n.Name)
 	}
-	if failed == 0 || !told && j.Error != "" {
+	for _, why := range causes {
+		fmt.Fprintf(o.err, "freshet: %s: %s\n", group(names[why]), why)
+	}
+	if !told && j.Error != "" {
 		fmt.Fprintf(o.err, "freshet: %s\n", j.Error)
+	}
+	if len(down) > 0 {
+		fmt.Fprintf(o.err, "freshet: a node that does not come back: \"freshet nodes remove %s\" forgets it; --nodes leaves it out\n", down[0])
 	}
 	fmt.Fprintf(o.err, "freshet: job %s failed; %s. Once the cause is mended the same command goes on: nodes that have the object are skipped\n", j.ID, had(j))
 	return errShown
+}
+
+// wayOut adds to an error that no node is up what can be done about it.
+func wayOut(err error) error {
+	if !errors.Is(err, control.ErrDown) {
+		return err
+	}
+	return fmt.Errorf("%w; start its agent, or forget a node that does not come back with \"freshet nodes remove NAME\"", err)
+}
+
+// group is nodes with something in common: "node n1", "3 nodes (n1, n2, n3)".
+func group(names []string) string {
+	if len(names) == 1 {
+		return "node " + names[0]
+	}
+	return fmt.Sprintf("%d nodes (%s)", len(names), few(names))
+}
+
+// few are at most a few of the names.
+func few(names []string) string {
+	const most = 4
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// allPresent says whether every node held the object before the job.
+func (o outcome) allPresent() bool {
+	return o.job.State == freshet.Done && !slices.ContainsFunc(o.job.Nodes, func(n freshet.NodeStatus) bool { return n.State != freshet.Present })
 }
 
 // had says how many nodes got the object all the same.
@@ -100,7 +157,7 @@ func (o outcome) sum(r run) {
 			present = append(present, n.Name)
 		}
 	}
-	if len(present) == len(j.Nodes) {
+	if o.allPresent() {
 		fmt.Fprintf(w, "Nothing to do: this version is present on all %s at %s (%v).\n", count(len(j.Nodes), "node"), j.Spec.Dest, j.Object.Size)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -97,6 +98,46 @@ func TestLinesSayEachThingOnce(t *testing.T) {
 		if n := strings.Count(b.String(), want); n != 1 {
 			t.Errorf("%q is said %d times, want once, in\n%s", want, n, b.String())
 		}
+	}
+}
+
+// Where nothing is heard of any more, it is told how far all is and what nodes wait for.
+func TestLinesGoOnWithoutNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		l := newLines(&b)
+		j := fleet(freshet.Running, freshet.Running, freshet.Running)
+		for i := range j.Nodes {
+			j.Nodes[i].Waiting = "the store: connection refused"
+		}
+		l.update(j)
+		time.Sleep(16 * time.Second)
+		l.end()
+		time.Sleep(time.Minute)
+		if got, want := strings.Count(b.String(), "; 3 nodes (a, b, c) wait for the store: connection refused\n"), 3; got != want {
+			t.Errorf("got %d lines in 16 s, want %d, in\n%s", got, want, b.String())
+		}
+	})
+}
+
+func TestEqualCausesAreToldOnce(t *testing.T) {
+	var b bytes.Buffer
+	f, d := freshet.Failed, freshet.Done
+	j := fleet(f, f, d, f, f, f, f)
+	j.State, j.Error = f, "a: no room; and 5 more nodes"
+	for i := range j.Nodes {
+		j.Nodes[i].Error = "no room"
+	}
+	j.Nodes[6].Error = "down: last heard of 9s ago"
+	if err := (outcome{job: j, err: &b}).complain(); err == nil {
+		t.Error("got no error")
+	}
+	want := `freshet: 5 nodes (a, b, d, e and 1 more): no room
+freshet: node g: down: last heard of 9s ago
+freshet: a node that does not come back: "freshet nodes remove g" forgets it; --nodes leaves it out
+freshet: job 05hgpfg8r491 failed; 1 of 7 nodes have the object.`
+	if got := b.String(); !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 4 {
+		t.Errorf("got\n%s\nwant\n%s…", got, want)
 	}
 }
 

@@ -44,11 +44,9 @@ Exit codes: 0 all is well, 1 it failed, 2 the command line makes no sense,
 			if len(args) == 0 {
 				return nil
 			}
-			if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
-				return fmt.Errorf("unknown command %q; did you mean %s?", args[0], strings.Join(s, " or "))
-			}
-			return fmt.Errorf("unknown command %q; \"freshet help\" lists what there is", args[0])
+			return unknownCommand(cmd, args[0])
 		},
+		Version:       version(),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return o.setLog(cmd) },
@@ -69,8 +67,62 @@ Exit codes: 0 all is well, 1 it failed, 2 the command line makes no sense,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
+	root.SetVersionTemplate(versionLine() + "\n")
+	root.SetHelpCommand(newHelp())
 	usageOfArgs(root)
+	hideZeros(root)
 	return root
+}
+
+func unknownCommand(in *cobra.Command, name string) error {
+	if s := in.SuggestionsFor(name); len(s) > 0 {
+		return fmt.Errorf("unknown command %q; did you mean %s?", name, strings.Join(s, " or "))
+	}
+	return fmt.Errorf("unknown command %q; \"freshet help\" lists what there is", name)
+}
+
+// newHelp is cobra's help but for commands that there are not: they are an error.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		Long:  "help says what a command does, and which flags it has.\n\n  freshet help broadcast",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+			if c, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, sub := range c.Commands() {
+					if sub.IsAvailableCommand() {
+						names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, rest, err := cmd.Root().Find(args)
+			switch {
+			case err != nil:
+				return usageError{err}
+			case len(rest) > 0:
+				return usageError{unknownCommand(c, rest[0])}
+			}
+			c.InitDefaultHelpFlag()
+			c.InitDefaultVersionFlag()
+			return c.Help()
+		},
+	}
+}
+
+// hideZeros keeps from the help a default that only means "none": the text of
+// such a flag says it in words.
+func hideZeros(cmd *cobra.Command) {
+	for _, name := range []string{"rate-in", "rate-out", "piece", "rate-per-client", "rate-total"} {
+		if f := cmd.Flags().Lookup(name); f != nil {
+			f.DefValue = ""
+		}
+	}
+	for _, c := range cmd.Commands() {
+		hideZeros(c)
+	}
 }
 
 // clientFlags gives cmd the flags of those who speak with the control plane.

@@ -35,6 +35,11 @@ func version() string {
 	return "devel-" + revision[:min(12, len(revision))] + dirty
 }
 
+// versionLine is the version, and what it was built with and for.
+func versionLine() string {
+	return fmt.Sprintf("freshet %s %s %s/%s", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func newVersion() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -47,7 +52,7 @@ func newVersion() *cobra.Command {
 			if asJSON {
 				return printJSON(out, map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 			}
-			_, err := fmt.Fprintf(out, "freshet %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(out, versionLine())
 			return err
 		},
 	}
