@@ -135,18 +135,31 @@ func (w *worker) Prepare(ctx context.Context, job control.Job) (present bool, er
 	if free, err := w.roots.Free(dest); err == nil && free < job.Object.Size {
 		return false, fmt.Errorf("%s: %v are needed and %v are free; make room or choose another place", dest, job.Object.Size, free)
 	}
+	_, err = w.source(ctx, job)
+	return false, err
+}
+
+// source is the job's object as this node sees it. Of a file: source every node
+// has its own, on a shared file system or a copy, whose version another
+// cannot have pinned: size and time of change have to be the same.
+func (w *worker) source(ctx context.Context, job control.Job) (objstore.Object, error) {
 	o, err := w.Stat(ctx, job.Spec)
 	switch {
 	case err != nil:
-		return false, err
+		return o, err
+	case local(job.Spec) && o.Size == job.Object.Size && o.Modified.Equal(job.Object.Modified):
+		return o, nil
+	case local(job.Spec):
+		return o, fmt.Errorf("%s on this node is not the file that another node has there (%v of %s, there %v of %s): put the same file on every node, with its time (rsync -t, cp -p), or on a file system that all share",
+			job.Spec.Source, o.Size, o.Modified.UTC().Format(time.RFC3339Nano), job.Object.Size, job.Object.Modified.UTC().Format(time.RFC3339Nano))
 	case o.Size != job.Object.Size || o.Version != job.Object.Version:
-		if strings.HasPrefix(job.Spec.Source, "file:") {
-			return false, fmt.Errorf("%s on this node is not the file that another node has there; a file: source has to be on a file system that all nodes share", job.Spec.Source)
-		}
-		return false, fmt.Errorf("%s: %w", open.Redact(job.Spec.Source), objstore.ErrChanged)
+		return o, fmt.Errorf("%s: %w", open.Redact(job.Spec.Source), objstore.ErrChanged)
 	}
-	return false, nil
+	return o, nil
 }
+
+// local says whether a job's source is the path on each node.
+func local(spec control.Spec) bool { return strings.HasPrefix(spec.Source, "file:") }
 
 // Run carries out this node's part of a job.
 func (w *worker) Run(ctx context.Context, job control.Job, report func(control.NodeStatus)) control.NodeStatus {
@@ -225,6 +238,13 @@ func (p *part) run(ctx context.Context) (err error) {
 	store = retry.New(store, retry.Policy{OnRetry: p.storeFailed})
 	o := p.job.Object
 	o.Key = key
+	if local(p.job.Spec) && !p.job.Members[self].Held {
+		own, err := p.source(ctx, p.job)
+		if err != nil {
+			return err
+		}
+		o.Version = own.Version
+	}
 	config := swarm.Config{
 		Job: p.job.ID, Start: p.job.Accepted, Self: self, Algorithm: swarm.Algorithm(p.job.Spec.Algorithm),
 		Source: open.Redact(p.job.Spec.Source), Object: o, Layout: Layout(p.job), PerWork: p.job.Spec.PerWork, Store: store,
@@ -247,7 +267,7 @@ func (p *part) run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
 		config.File = f
-		config.Commit = func() error { return f.Commit(landing.Meta{Source: p.job.Spec.Source, Version: o.Version}) }
+		config.Commit = func() error { return f.Commit(landing.Meta{Source: p.job.Spec.Source, Version: p.job.Object.Version}) }
 	}
 	if end, err := swarm.Run(ctx, config); err != nil && !end.Done { // once it is done, only others were waited for
 		return err

@@ -395,7 +395,26 @@ func (m *machine) end(now time.Time) {
 		}
 	default:
 		m.job.State = Done
+		if a, b, differ := m.differing(); differ {
+			m.job.State = Failed
+			m.job.Error = fmt.Sprintf("the files on %s and %s differ (SHA-256 %.12s… and %.12s…), though each was verified piece by piece: a node has passed on forged pieces; look at the faults, remove the files and the node", a.Name, b.Name, a.SHA256, b.SHA256)
+		}
 	}
+}
+
+// differing returns two nodes whose files have different SHA-256, if the job asked for them.
+func (m *machine) differing() (a, b NodeStatus, ok bool) {
+	for _, n := range m.job.Nodes {
+		if n.SHA256 == "" {
+			continue
+		}
+		if a.SHA256 == "" {
+			a = n
+		} else if n.SHA256 != a.SHA256 {
+			return a, n, true
+		}
+	}
+	return a, b, false
 }
 
 func (m *machine) member(name string) bool {

@@ -351,3 +351,19 @@ func TestErrorsOnTheWire(t *testing.T) {
 		}
 	}
 }
+
+func TestDifferingFiles(t *testing.T) {
+	for _, tt := range []struct {
+		sums []string
+		want bool
+	}{{nil, false}, {[]string{"", ""}, false}, {[]string{"a", "a", ""}, false}, {[]string{"", "a", "a", "b"}, true}} {
+		m := &machine{}
+		for i, s := range tt.sums {
+			m.job.Nodes = append(m.job.Nodes, NodeStatus{Name: fmt.Sprint(i), State: Done, SHA256: s})
+		}
+		m.end(time.Now())
+		if failed := m.job.State == Failed; failed != tt.want || failed != strings.Contains(m.job.Error, "SHA-256") {
+			t.Errorf("%q: %s, %q", tt.sums, m.job.State, m.job.Error)
+		}
+	}
+}

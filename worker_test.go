@@ -1,0 +1,50 @@
+package freshet
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/internal/control"
+)
+
+// A file: source is each node's own: a copy of the same size and time will do,
+// anything else will not.
+func TestFileSourceOnAnotherNode(t *testing.T) {
+	write := func(content string, at time.Time) string {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "model")
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+		return "file://" + path
+	}
+	w := &worker{log: slog.New(slog.DiscardHandler)}
+	at := time.Unix(1_700_000_000, 123_000)
+	there, err := w.Stat(t.Context(), control.Spec{Source: write("same", at)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		source string
+		ok     bool
+	}{
+		{write("same", at), true},
+		{write("same", at.Add(time.Second)), false},
+		{write("longer", at), false},
+	} {
+		own, err := w.source(t.Context(), control.Job{Spec: control.Spec{Source: tt.source}, Object: there})
+		if (err == nil) != tt.ok || err != nil && !strings.Contains(err.Error(), "rsync -t") {
+			t.Errorf("%s: %v, want it to do: %v", tt.source, err, tt.ok)
+		}
+		if err == nil && own.Version == there.Version {
+			t.Errorf("the copy has the other node's version %q", own.Version)
+		}
+	}
+}
