@@ -97,8 +97,14 @@ func TestDependencyOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range violations(sourceTree(t), may, outside) {
+	tree := sourceTree(t)
+	for _, p := range violations(tree, may, outside) {
 		t.Error(p)
+	}
+	for pkg := range may {
+		if tree[pkg] == nil {
+			t.Errorf("the order names %s, which does not exist: take it out", pkg)
+		}
 	}
 }
 

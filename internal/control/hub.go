@@ -73,6 +73,17 @@ type node struct {
 
 	registering bool      // a registration is under way
 	tried       time.Time // when the last one began
+
+	statuses *rate.Limiter // of what it says unasked; nil: nothing yet
+}
+
+// patient says whether the hub listens to one more status of the node. An
+// agent sends four a second; what is left out the next beat says again.
+func (n *node) patient() bool {
+	if n.statuses == nil {
+		n.statuses = rate.NewLimiter(20, 40)
+	}
+	return n.statuses.Allow()
 }
 
 // up says whether the node is to be reckoned with. A connection that ended is
@@ -250,7 +261,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		return err
 	}
 	defer up.Unsubscribe()
-	up.SetPendingLimits(64<<10, 256<<20)
+	up.SetPendingLimits(64<<10, 64<<20)
 	slots := make(chan struct{}, 64)
 	api, err := h.nc.Subscribe("api.>", func(m *nats.Msg) {
 		onlyTo(m, inbox(string(pki.Admin), ""))
@@ -344,6 +355,13 @@ func (h *Hub) heardFrom(ctx context.Context, m *nats.Msg, notes chan<- string) {
 		}
 		answer(m, h.beaten(name, b, notes), nil)
 	case "status":
+		h.mu.Lock()
+		n := h.nodes[name]
+		heed := n != nil && n.patient()
+		h.mu.Unlock()
+		if !heed {
+			return
+		}
 		var r report
 		if err := json.Unmarshal(m.Data, &r); err == nil { // nobody waits for an answer; the next beat says it again
 			h.reported(name, r)

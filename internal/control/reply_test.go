@@ -66,3 +66,17 @@ func TestAnswersGoOnlyToTheAsker(t *testing.T) {
 		}
 	}
 }
+
+// A node that floods is heard four times a second and more, not always.
+func TestStatusFlood(t *testing.T) {
+	n := &node{}
+	heard := 0
+	for range 10_000 {
+		if n.patient() {
+			heard++
+		}
+	}
+	if heard < 40 || heard > 200 {
+		t.Errorf("%d of 10,000 statuses at once were heeded, want about 40", heard)
+	}
+}

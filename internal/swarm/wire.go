@@ -103,6 +103,9 @@ func parseHave(b []byte, pieces int) (rs []piece.Range, err error) {
 		if v[0] >= v[1] || v[1] > pieces {
 			return nil, fmt.Errorf("pieces %d to %d of %d", v[0], v[1], pieces)
 		}
+		if k := len(rs) - 1; k >= 0 && v[0] <= rs[k].Hi { // so that one message costs no more than the object has pieces
+			return nil, fmt.Errorf("run of pieces from %d behind one up to %d", v[0], rs[k].Hi)
+		}
 		rs = append(rs, piece.Range{Lo: v[0], Hi: v[1]})
 	}
 	return rs, nil

@@ -116,6 +116,8 @@ func TestParseRefuses(t *testing.T) {
 		{"bitfield of another object", second(parseBitfield(appendBitfield(nil, set(12)), 11))},
 		{"bitfield with a piece too many", second(parseBitfield(append(appendNumbers(nil, 11), 0, 0xff), 11))},
 		{"have of a piece too many", second(parseHave(appendNumbers(nil, 10, 12), 11))},
+		{"have of runs that touch", second(parseHave(appendNumbers(nil, 1, 3, 3, 5), 11))},
+		{"have of runs out of order", second(parseHave(appendNumbers(nil, 5, 6, 1, 3), 11))},
 		{"have of nothing", second(parseHave(appendNumbers(nil, 5, 5), 11))},
 		{"digest of no piece", second(parseDigests(appendDigests(nil, []digest{{Piece: 11}}), 11, 3))},
 		{"digest by nobody", second(parseDigests(appendDigests(nil, []digest{{Entry: exchange.Entry{Reader: 3}}}), 11, 3))},
