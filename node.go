@@ -301,7 +301,8 @@ func (n *Node) Addr() string { return n.advertise }
 // AdminFile is the admin's credential, empty without a control plane.
 func (n *Node) AdminFile() string { return n.admin }
 
-// NewToken issues a token with which uses nodes can join within ttl. Only a node with a control plane can.
+// NewToken issues a token with which so many nodes can join within an hour. Only
+// a node with a control plane can.
 func (n *Node) NewToken(ctx context.Context, uses int) (string, error) {
 	if n.hub == nil {
 		return "", errors.New("this node has no control plane")

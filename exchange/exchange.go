@@ -150,9 +150,6 @@ func (s *State) AloneWith(rank int) (piece int, ok bool) {
 	return 0, false
 }
 
-// PeerCount is the number of pieces a peer has announced.
-func (s *State) PeerCount(rank int) int { return s.peers[rank].has.Count() }
-
 // Up notes that a peer is connected. Both sides begin choked.
 func (s *State) Up(rank int) {
 	p := &s.peers[rank]

@@ -13,14 +13,14 @@ import (
 // Reports and pictures are made from that alone.
 //
 //	kind    fields                              meaning
-//	run     job algorithm source size piece     first of each node: what is moved, to whom (nodes, in rank order)
-//	        nodes start                         and when the job was accepted
+//	run     job algorithm source size           first of each node: what is moved, to whom (nodes, in rank order)
+//	        piece_size nodes start              and when the job was accepted
 //	piece   piece bytes from                    the node has this piece, checked; from is "store" or the
 //	                                            node that gave most of its blocks
 //	work    lo hi from                          the node took over the works of pieces [lo, hi) from a node
 //	phase   phase                               1: reads from the store; 2: exchanges with peers
 //	fault   peer cause                          what the node saw go wrong, and with whom ("store" or a node)
-//	done    verified                            the file is in its place; verified as in Result
+//	done    verified                            the file is in its place; verified as in Progress
 //	failed  cause                               the node gave up
 //	bound   bound_s by                          the job's fluid lower bound and the resource that sets it (one a job)
 type Event struct {

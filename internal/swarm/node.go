@@ -440,6 +440,3 @@ func (n *node) progress() Progress {
 	}
 	return p
 }
-
-// ErrCancelled is the cause of a context whose job was cancelled.
-var ErrCancelled = errors.New("cancelled")
