@@ -41,7 +41,7 @@ shows how far each is. It succeeds when every node has the object, verified.
 
 SOURCE  s3://bucket/key       with ?endpoint=URL, region=, profile=, path_style=, anonymous= if need be
         https://host/path     a web server
-        file:///path          a file system that all nodes share
+        file:///path          the path on each node: shared, or copies of the same size and time
 DEST    the absolute path of the file on each node, below one of its roots;
         {node} in it stands for the node's name
 
