@@ -61,6 +61,9 @@ const order = `
 	objstore/limit < internal/s3serve;
 	internal/swarm < internal/report;
 	freshet, internal/s3serve, internal/report < cmd/freshet;
+
+	# The figures.
+	unit < bench;
 `
 
 // fences says which of our packages may import from another module, by the
@@ -82,7 +85,7 @@ const fences = `
 	golang.org/x/sys                EVERYONE
 	golang.org/x/term               cmd/freshet
 	golang.org/x/time               internal/pace, internal/control
-	gonum.org/v1/plot               internal/report
+	gonum.org/v1/plot               internal/report, bench
 `
 
 // rules are the packages that must be pure: see impurities.

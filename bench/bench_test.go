@@ -1,0 +1,305 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func cells(algorithms []string, seeds ...uint64) (out []Cell) {
+	for _, a := range algorithms {
+		for _, s := range seeds {
+			out = append(out, Cell{Params: Params{"nodes": "4"}, Algorithm: a, Seed: s})
+		}
+	}
+	return out
+}
+
+// TestInterleave: all algorithms meet a seed before the next seed's turn.
+func TestInterleave(t *testing.T) {
+	var got []string
+	for _, c := range Interleave(cells([]string{"a", "b", "c"}, 7, 3)) {
+		got = append(got, fmt.Sprint(c.Algorithm, c.Seed))
+	}
+	if want := []string{"a7", "b7", "c7", "a3", "b3", "c3"}; !slices.Equal(got, want) {
+		t.Errorf("order %v, want %v", got, want)
+	}
+}
+
+// TestResume: a run that was cut off, in the middle of a line even, is taken up
+// where it stopped; what failed is made again; what is there is not.
+func TestResume(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "some", "results.jsonl")
+	o := Options{File: file, Command: "go run it", Log: io.Discard}
+	var made []string
+	broken := "b1"
+	ctx, cancel := context.WithCancel(t.Context())
+	s := Suite{Name: "s", Cells: cells([]string{"a", "b"}, 1, 2), Case: func(ctx context.Context, c *Cell) (map[string]float64, error) {
+		name := fmt.Sprint(c.Algorithm, c.Seed)
+		made = append(made, name)
+		if len(made) == 3 {
+			cancel()
+			return nil, ctx.Err()
+		}
+		if name == broken {
+			return map[string]float64{"x": 1}, errors.New("no\nluck")
+		}
+		return map[string]float64{"x": 2}, nil
+	}}
+	if err := s.Run(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a run that is cut off says %v", err)
+	}
+	rs, err := Read(file)
+	if err != nil || len(rs) != 2 || rs[0].Numbers["x"] != 2 || rs[0].Command != "go run it" || rs[0].Machine.Cores == 0 || rs[0].Commit == "" {
+		t.Fatalf("after the cut: %+v, %v", rs, err)
+	}
+	if rs[1].Error != "no luck" || rs[1].Numbers != nil {
+		t.Errorf("a failed run is kept as %+v", rs[1])
+	}
+
+	// Killed while it wrote the next line.
+	b, _ := os.ReadFile(file)
+	if err := os.WriteFile(file, append(b, `{"suite":"s","params":{"no`...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if rs, err := Read(file); err != nil || len(rs) != 2 {
+		t.Errorf("with a line cut short: %d results, %v", len(rs), err)
+	}
+	broken = ""
+	if err := s.Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"a1", "b1", "a2", "b1", "a2", "b2"}; !slices.Equal(made, want) {
+		t.Errorf("runs made: %v, want %v", made, want)
+	}
+	rs, err = Read(file)
+	if err != nil || len(rs) != 4 {
+		t.Fatalf("at the end %d results, %v", len(rs), err)
+	}
+	for _, r := range rs {
+		if r.Error != "" || r.Numbers["x"] != 2 {
+			t.Errorf("%v: %q %v", r.Cell, r.Error, r.Numbers)
+		}
+	}
+	if err := s.Run(t.Context(), o); err != nil || len(made) != 6 {
+		t.Errorf("with nothing owed %d runs were made, %v", len(made), err)
+	}
+
+	// Another suite, or another parameter, is another run.
+	s.Cells = []Cell{{Params: Params{"nodes": "8"}, Algorithm: "a", Seed: 1}}
+	if err := s.Run(t.Context(), o); err != nil || len(made) != 7 {
+		t.Errorf("with a new parameter %d runs were made, %v", len(made), err)
+	}
+}
+
+// TestFailures: one failure does not stop the others, and is told at the end.
+func TestFailures(t *testing.T) {
+	o := Options{File: filepath.Join(t.TempDir(), "r.jsonl"), Log: io.Discard}
+	s := Suite{Name: "s", Cells: cells([]string{"a", "b"}, 1), Case: func(_ context.Context, c *Cell) (map[string]float64, error) {
+		zero := 0.0
+		if c.Algorithm == "a" {
+			return map[string]float64{"x": 1 / zero}, nil
+		}
+		return map[string]float64{"x": 1}, nil
+	}}
+	if err := s.Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "1 of 2 runs failed") {
+		t.Errorf("the run says %v", err)
+	}
+	rs, err := Read(o.File)
+	if err != nil || len(rs) != 2 || rs[0].Error != "x came out as +Inf" || rs[1].Error != "" {
+		t.Errorf("%+v, %v", rs, err)
+	}
+}
+
+func TestReadNamesABrokenLine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "r.jsonl")
+	if err := os.WriteFile(file, []byte("{}\n{\"suite\":\n{}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(file); err == nil || !strings.Contains(err.Error(), "r.jsonl:2:") {
+		t.Errorf("error %v, want one that names line 2", err)
+	}
+}
+
+// TestMeasure: what a case does around its measured part is not in its figures.
+func TestMeasure(t *testing.T) {
+	o := Options{File: filepath.Join(t.TempDir(), "r.jsonl"), Log: io.Discard}
+	inside := errors.New("inside")
+	s := Suite{Name: "s", Cells: cells([]string{"a"}, 1), Case: func(_ context.Context, c *Cell) (map[string]float64, error) {
+		if err := c.Measure(func() error { return inside }); err != inside {
+			t.Errorf("Measure returned %v", err)
+		}
+		c.measured.wall = 3e9
+		c.measured.used = ticks{all: 400, idle: 100, stolen: 20}
+		return map[string]float64{"x": 1}, nil
+	}}
+	if err := s.Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	rs, err := Read(o.File)
+	if err != nil || rs[0].WallS != 3 || rs[0].Busy != 0.75 || rs[0].Stolen != 0.05 {
+		t.Errorf("%+v, %v", rs, err)
+	}
+}
+
+func TestParseTicks(t *testing.T) {
+	got := parseTicks("cpu  100 5 50 800 20 3 2 20 7 1\ncpu0 1 1 1 1\n")
+	if want := (ticks{all: 1000, idle: 820, stolen: 20}); got != want {
+		t.Errorf("ticks %+v, want %+v", got, want)
+	}
+	if got.busy() != 0.18 {
+		t.Errorf("busy %v, want 0.18", got.busy())
+	}
+	if got := parseTicks("cpu x"); got != (ticks{}) || got.busy() != 0 {
+		t.Errorf("of nonsense: %+v", got)
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for _, tt := range []struct {
+		of   []float64
+		want Span
+	}{
+		{nil, Span{}},
+		{[]float64{4}, Span{4, 4, 4, 1}},
+		{[]float64{9, 1, 5}, Span{1, 5, 9, 3}},
+		{[]float64{9, 1, 5, 2}, Span{1, 3.5, 9, 4}},
+	} {
+		if got := SpanOf(tt.of); got != tt.want {
+			t.Errorf("SpanOf(%v) = %v, want %v", tt.of, got, tt.want)
+		}
+	}
+}
+
+// results are runs of flat at 2 s and of steal at 1 s.
+func results(runs int, busy func(algorithm string, seed uint64) float64) (rs []Result) {
+	for seed := range uint64(runs) {
+		for i, a := range []string{"steal", "flat"} {
+			rs = append(rs, Result{Suite: "s", Cell: Cell{Params: Params{"nodes": "4"}, Algorithm: a, Seed: seed},
+				Numbers: map[string]float64{"mean": float64(i) + 1}, Busy: busy(a, seed), Commit: "c0ffee", Command: "go run it"})
+		}
+	}
+	return rs
+}
+
+func speedup(e *Evidence) float64 {
+	n := Params{"nodes": "4"}
+	return e.Median(Point{"flat", n}, "mean") / e.Median(Point{"steal", n}, "mean")
+}
+
+// TestVerdicts: a claim is met or missed by enough runs in which there was
+// processor time left, and by nothing else.
+func TestVerdicts(t *testing.T) {
+	quiet := func(string, uint64) float64 { return 0.5 }
+	failed := results(5, quiet)
+	failed[0].Error, failed[0].Numbers = "no", nil
+	for _, tt := range []struct {
+		name  string
+		rs    []Result
+		least float64
+		want  string
+	}{
+		{"met", results(5, quiet), 1.9, "met"},
+		{"exactly", results(5, quiet), 2, "met"},
+		{"missed", results(5, quiet), 2.1, "missed"},
+		{"too few", results(4, quiet), 1.9, "too few runs"},
+		{"one failed", failed, 1.9, "too few runs"},
+		{"none", nil, 1.9, "not measured"},
+		{"all busy", results(5, func(string, uint64) float64 { return 0.9 }), 1.9, "cpu-bound"},
+		{"one side busy", results(5, func(a string, _ uint64) float64 { return map[string]float64{"flat": 0.86}[a] }), 2.1, "cpu-bound"},
+		{"some busy, enough left", results(7, func(_ string, seed uint64) float64 {
+			if seed < 2 {
+				return 1
+			}
+			return CPUBound
+		}), 1.9, "met"},
+		{"another suite's", []Result{{Suite: "other", Cell: Cell{Params: Params{"nodes": "4"}, Algorithm: "flat"}}}, 1, "not measured"},
+	} {
+		s := Suite{Name: "s", Claims: []Claim{{Name: "c", Number: speedup, Wanted: AtLeast(tt.least)}}}
+		if got := s.Verdicts(tt.rs)[0]; got.Said != tt.want {
+			t.Errorf("%s: %q (%v), want %q", tt.name, got.Said, got.Value, tt.want)
+		}
+	}
+	if AtMost(1.02).met(1.03) || !AtMost(1.02).met(1.02) || Below(1).met(1) || !Below(1).met(0.9) {
+		t.Error("limits are met on the wrong side")
+	}
+}
+
+func TestTables(t *testing.T) {
+	rs := results(5, func(a string, seed uint64) float64 {
+		if a == "flat" || seed == 4 {
+			return 0.9
+		}
+		return 0.2
+	})
+	for i := range rs {
+		rs[i].Numbers["mean"] += float64(rs[i].Seed) / 10
+	}
+	rs = append(rs, Result{Suite: "s", Cell: Cell{Params: Params{"nodes": "4"}, Algorithm: "steal", Seed: 9}, Error: "no"})
+	s := Suite{Name: "s", Cells: cells([]string{"flat", "steal"}, 1),
+		Columns: []Column{{"mean", "mean (s)", 2}, {"none", "none", 0}},
+		Claims:  []Claim{{Name: "twice as fast", Number: speedup, Wanted: AtLeast(1.6)}}}
+	const want = `| nodes | algorithm | mean (s) | none | runs |
+| --- | --- | --- | --- | --- |
+| 4 | flat | 2.20 (2.00–2.40) † | – | 0, 5 cpu-bound |
+| 4 | steal | 1.15 (1.00–1.30) | – | 4, 1 cpu-bound, 1 failed |
+`
+	if got := s.Table(rs, "nodes"); got != want {
+		t.Errorf("table\n%swant\n%s", got, want)
+	}
+	if got := s.VerdictTable(rs); !strings.Contains(got, "| twice as fast | ≥ 1.6 | – | cpu-bound |") {
+		t.Errorf("verdicts\n%s", got)
+	}
+	if got := s.Made(rs); !strings.Contains(got, "`go run it`") || !strings.Contains(got, "c0ffee") || !strings.Contains(got, "seeds: 0, 1, 2, 3, 4, 9") {
+		t.Errorf("made\n%s", got)
+	}
+}
+
+// TestAt: a point with a part of the parameters takes in what has them.
+func TestAt(t *testing.T) {
+	rs := []Result{
+		{Cell: Cell{Algorithm: "a", Params: Params{"nodes": "4", "size": "1"}}},
+		{Cell: Cell{Algorithm: "a", Params: Params{"nodes": "8", "size": "1"}}},
+		{Cell: Cell{Algorithm: "b", Params: Params{"nodes": "4", "size": "1"}}},
+	}
+	if got := At(rs, Point{"a", Params{"nodes": "4"}}); !reflect.DeepEqual(got, rs[:1]) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestPicture: every name, title and tick is in the picture, and every number
+// lies on its scale.
+func TestPicture(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "p.svg")
+	p := Picture{X: "nodes", Y: "completion (s)", Groups: []string{"4", "8"}, Legend: []Key{{"lower bound", "dashed"}},
+		Series: []Series{
+			{"flat", []Mark{{Low: 1, High: 4, Middle: Span{2, 3, 4, 5}, Limit: 1.5}, {Low: 2, High: 43, Middle: Span{2, 3, 4, 5}}}},
+			{"steal", []Mark{{Stack: []float64{1, 2}}, {}}},
+		}}
+	for _, p.Joined = range []bool{false, true} {
+		if err := p.SVG(file); err != nil {
+			t.Fatal(err)
+		}
+		svg, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{">nodes<", ">completion (s)<", ">4<", ">8<", ">flat<", ">steal<", ">lower bound<", "#8A939E", "#D55E00"} {
+			if !strings.Contains(string(svg), want) {
+				t.Errorf("joined %v: no %s in the picture", p.Joined, want)
+			}
+		}
+	}
+	for _, v := range []float64{0.003, 0.9, 1, 5.9, 43, 60, 61, 99, 12345} {
+		if step, top := scale(v); top < v || top > 1.6*v || top/step > 7 {
+			t.Errorf("scale(%v) = %v, %v", v, step, top)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"regexp"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Colours are Okabe and Ito's, which those who see few colours tell apart, as in
+// the reports of single jobs. An algorithm has the same one in every picture.
+var (
+	ink   = color.RGBA{0x24, 0x29, 0x2f, 0xff}
+	muted = color.RGBA{0x6b, 0x74, 0x80, 0xff}
+	faint = color.RGBA{0xe3, 0xe6, 0xea, 0xff}
+
+	colours = map[string]color.RGBA{
+		"flat":      {0x8a, 0x93, 0x9e, 0xff},
+		"non-steal": {0x00, 0x72, 0xb2, 0xff},
+		"steal":     {0xd5, 0x5e, 0x00, 0xff},
+	}
+)
+
+func colour(name string) color.RGBA {
+	if c, ok := colours[name]; ok {
+		return c
+	}
+	return color.RGBA{0x00, 0x9e, 0x73, 0xff}
+}
+
+// pale is c mixed with white.
+func pale(c color.RGBA) color.RGBA {
+	mix := func(v uint8) uint8 { return uint8(0.45*float64(v) + 0.55*255) }
+	return color.RGBA{mix(c.R), mix(c.G), mix(c.B), 0xff}
+}
+
+// Picture compares algorithms over groups of runs, such as numbers of nodes,
+// that stand beside each other in equal steps.
+type Picture struct {
+	X, Y   string   // titles of the axes, the unit in brackets
+	Groups []string // ticks of the horizontal axis
+	Series []Series // in the order of the legend
+	Joined bool     // marks of a series are joined by lines, instead of standing beside each other
+	Legend []Key    // more entries, of what is not a series
+}
+
+// Series is what one algorithm did, group by group.
+type Series struct {
+	Name  string
+	Marks []Mark
+}
+
+// Mark is what is drawn of one series in one group. What is zero is left out.
+type Mark struct {
+	Low, High float64   // a bar from one to the other
+	Stack     []float64 // bars upon each other from zero, the first one full, the second one pale
+	Middle    Span      // a dot at the median, with a whisker from the least to the most
+	Limit     float64   // a dashed line across
+}
+
+// Key is an entry of the legend without a series.
+type Key struct {
+	Name string
+	Kind string // "dashed", "dot", "full" or "pale"
+}
+
+const (
+	width, height = vg.Length(720), vg.Length(380)
+	legendHeight  = vg.Length(30)
+)
+
+// SVG writes the picture to a file.
+func (p Picture) SVG(file string) error {
+	canvas := vgsvg.NewWith(vgsvg.UseWH(width, height))
+	c := draw.New(canvas)
+	c.SetColor(color.White)
+	c.Fill(rectangle(c.Min.X, c.Min.Y, c.Max.X, c.Max.Y))
+	p.legend(c)
+	p.plot().Draw(draw.Crop(c, 10, -14, 8, -legendHeight))
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return fmt.Errorf("draw %s: %w", file, err)
+	}
+	// Fonts are what the reader has.
+	svg := fonts.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
+	if err := os.WriteFile(file, svg, 0o644); err != nil {
+		return fmt.Errorf("picture: %w", err)
+	}
+	return nil
+}
+
+var fonts = regexp.MustCompile(`font-family:[^;"]*;(font-variant:[^;"]*;)?`)
+
+func sans(size vg.Length) font.Font {
+	return font.Font{Typeface: plot.DefaultFont.Typeface, Variant: "Sans", Size: size}
+}
+
+func (p Picture) plot() *plot.Plot {
+	g := plot.New()
+	g.BackgroundColor = nil
+	for _, a := range []*plot.Axis{&g.X, &g.Y} {
+		a.Color, a.Tick.Color = muted, muted
+		a.Label.TextStyle.Color, a.Tick.Label.Color = ink, ink
+		a.Label.TextStyle.Font, a.Tick.Label.Font = sans(13), sans(12)
+		a.Tick.Length, a.Padding, a.Label.Padding = 4, 0, 5
+	}
+	g.X.Label.Text, g.Y.Label.Text = p.X, p.Y
+	g.X.Min, g.X.Max = -0.5, float64(len(p.Groups))-0.5
+	var names []plot.Tick
+	for i, name := range p.Groups {
+		names = append(names, plot.Tick{Value: float64(i), Label: name})
+	}
+	g.X.Tick.Marker, g.X.Tick.Length = plot.ConstantTicks(names), 0
+	step, top := scale(p.most())
+	var values []plot.Tick
+	for i := 0; float64(i)*step <= top*(1+1e-9); i++ {
+		values = append(values, plot.Tick{Value: float64(i) * step, Label: strconv.FormatFloat(float64(i)*step, 'g', 6, 64)})
+	}
+	g.Y.Min, g.Y.Max, g.Y.Tick.Marker = 0, top, plot.ConstantTicks(values)
+	g.Add(marks{p, values})
+	return g
+}
+
+// most is the largest number in the picture.
+func (p Picture) most() (top float64) {
+	for _, s := range p.Series {
+		for _, m := range s.Marks {
+			var sum float64
+			for _, part := range m.Stack {
+				sum += part
+			}
+			top = max(top, m.High, sum, m.Middle.Max, m.Limit)
+		}
+	}
+	return top
+}
+
+// scale is a round step and a round end of an axis on which v has its place.
+func scale(v float64) (step, top float64) {
+	if !(v > 0) || math.IsInf(v, 0) {
+		return 1, 1
+	}
+	p := math.Pow(10, math.Floor(math.Log10(v/5)))
+	step = 10 * p
+	for _, m := range []float64{1, 2, 2.5, 5} {
+		if v/(m*p) <= 6 {
+			step = m * p
+			break
+		}
+	}
+	return step, step * math.Ceil(v*1.02/step)
+}
+
+// marks draws the data area.
+type marks struct {
+	Picture
+	values []plot.Tick
+}
+
+// Plot makes marks a plot.Plotter.
+func (m marks) Plot(c draw.Canvas, g *plot.Plot) {
+	x, y := g.Transforms(&c)
+	for _, t := range m.values {
+		stroke(c, faint, 1, nil, c.Min.X, y(t.Value), c.Max.X, y(t.Value))
+	}
+	step := x(1) - x(0)
+	n := vg.Length(len(m.Series))
+	slot := min(46, step*0.84/max(n, 1))
+	at := func(series, group int) vg.Length {
+		if m.Joined {
+			return x(float64(group)) + 5*(vg.Length(series)-(n-1)/2) // whiskers side by side
+		}
+		return x(float64(group)) + slot*(vg.Length(series)-(n-1)/2)
+	}
+	half := slot * 0.36
+	for i, s := range m.Series {
+		col := colour(s.Name)
+		var before vg.Point
+		joins := false
+		for k, mark := range s.Marks {
+			mid := at(i, k)
+			if mark.High > mark.Low {
+				c.SetColor(pale(col))
+				c.Fill(rectangle(mid-half, y(mark.Low), mid+half, y(mark.High)))
+				stroke(c, col, 1.5, nil, mid-half, y(mark.Low), mid+half, y(mark.Low))
+				stroke(c, col, 1.5, nil, mid-half, y(mark.High), mid+half, y(mark.High))
+			}
+			from := 0.0
+			for part, v := range mark.Stack {
+				c.SetColor([]color.RGBA{col, pale(col)}[part%2])
+				c.Fill(rectangle(mid-half, y(from), mid+half, y(from+v)))
+				from += v
+			}
+			if mark.Limit > 0 {
+				reach := slot / 2
+				if m.Joined {
+					reach = step / 4
+				}
+				stroke(c, ink, 1.5, []vg.Length{4, 2}, mid-reach, y(mark.Limit), mid+reach, y(mark.Limit))
+			}
+			if mark.Middle.N == 0 {
+				joins = false
+				continue
+			}
+			here := vg.Point{X: mid, Y: y(mark.Middle.Median)}
+			if m.Joined && joins {
+				stroke(c, col, 2, nil, before.X, before.Y, here.X, here.Y)
+			}
+			if mark.Middle.Max > mark.Middle.Min {
+				lo, hi := y(mark.Middle.Min), y(mark.Middle.Max)
+				stroke(c, col, 1.5, nil, mid, lo, mid, hi)
+				stroke(c, col, 1.5, nil, mid-4, lo, mid+4, lo)
+				stroke(c, col, 1.5, nil, mid-4, hi, mid+4, hi)
+			}
+			c.DrawGlyph(draw.GlyphStyle{Color: col, Radius: 4.5, Shape: shapes[i%len(shapes)]}, here)
+			before, joins = here, true
+		}
+	}
+}
+
+// shapes tell series apart where colours do not.
+var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}
+
+// legend is a row above the data.
+func (p Picture) legend(c draw.Canvas) {
+	style := text.Style{Color: ink, Font: sans(12), Handler: plot.DefaultTextHandler, YAlign: -0.38}
+	left, mid := c.Min.X+56, c.Max.Y-16
+	put := func(name string, sample func(x vg.Length)) {
+		sample(left)
+		c.FillText(style, vg.Point{X: left + 22, Y: mid}, name)
+		left += 22 + style.Width(name) + 22
+	}
+	for i, s := range p.Series {
+		put(s.Name, func(x vg.Length) {
+			col := colour(s.Name)
+			if p.Joined {
+				stroke(c, col, 2, nil, x, mid, x+16, mid)
+				c.DrawGlyph(draw.GlyphStyle{Color: col, Radius: 4.5, Shape: shapes[i%len(shapes)]}, vg.Point{X: x + 8, Y: mid})
+				return
+			}
+			c.SetColor(col)
+			c.Fill(rectangle(x+2, mid-6, x+14, mid+6))
+		})
+	}
+	for _, k := range p.Legend {
+		put(k.Name, func(x vg.Length) {
+			switch k.Kind {
+			case "dashed":
+				stroke(c, ink, 1.5, []vg.Length{4, 2}, x, mid, x+16, mid)
+			case "dot":
+				c.DrawGlyph(draw.GlyphStyle{Color: ink, Radius: 4.5, Shape: draw.CircleGlyph{}}, vg.Point{X: x + 8, Y: mid})
+			default:
+				c.SetColor(muted)
+				if k.Kind == "pale" {
+					c.SetColor(pale(muted))
+				}
+				c.Fill(rectangle(x+2, mid-6, x+14, mid+6))
+			}
+		})
+	}
+}
+
+func rectangle(x0, y0, x1, y1 vg.Length) (p vg.Path) {
+	p.Move(vg.Point{X: x0, Y: y0})
+	p.Line(vg.Point{X: x1, Y: y0})
+	p.Line(vg.Point{X: x1, Y: y1})
+	p.Line(vg.Point{X: x0, Y: y1})
+	p.Close()
+	return p
+}
+
+func stroke(c draw.Canvas, col color.Color, width vg.Length, dashes []vg.Length, x0, y0, x1, y1 vg.Length) {
+	c.StrokeLine2(draw.LineStyle{Color: col, Width: width, Dashes: dashes}, x0, y0, x1, y1)
+}

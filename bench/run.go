@@ -1,0 +1,191 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Options of a run.
+type Options struct {
+	File    string    // where results are kept
+	Command string    // that makes them, as one would type it
+	Log     io.Writer // one line a run
+}
+
+// Run makes the runs that File does not have yet. A run that fails is
+// recorded as such, and the others go on; the error then says how many failed.
+// When ctx ends, the run under way is given up and not recorded.
+func (s Suite) Run(ctx context.Context, o Options) (err error) {
+	if err := os.MkdirAll(filepath.Dir(o.File), 0o755); err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	past, whole, err := load(o.File)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(o.File, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := f.Truncate(whole); err != nil { // a line that a kill cut short
+		return fmt.Errorf("results: %w", err)
+	}
+	if _, err := f.Seek(whole, io.SeekStart); err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+
+	have := map[string]bool{}
+	for _, r := range past {
+		have[key(r.Suite, r.Cell)] = r.Error == ""
+	}
+	var owed []Cell
+	for _, c := range Interleave(s.Cells) {
+		if !have[key(s.Name, c)] {
+			owed = append(owed, c)
+		}
+	}
+	if n := len(s.Cells) - len(owed); n > 0 {
+		fmt.Fprintf(o.Log, "%d of %d runs are in %s already; remove it to start anew\n", n, len(s.Cells), o.File)
+	}
+	commit, machine := Commit(), ThisMachine()
+	failed := 0
+	for i, c := range owed {
+		r, err := s.one(ctx, c)
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("cut off during %v: %w; the same command goes on from there", c, err)
+		}
+		r.Command, r.Commit, r.Machine = o.Command, commit, machine
+		if err := appendLine(f, r); err != nil {
+			return fmt.Errorf("results: %w", err)
+		}
+		said := fmt.Sprintf("%.1f s, cpu %.0f %%", r.WallS, 100*r.Busy)
+		switch {
+		case r.Error != "":
+			failed++
+			said = "failed: " + r.Error
+		case r.CPUBound():
+			said += ", cpu-bound"
+		}
+		fmt.Fprintf(o.Log, "%3d/%d  %v: %s\n", i+1, len(owed), c, said)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d runs failed; the same command makes them again", failed, len(owed))
+	}
+	return nil
+}
+
+// one makes one run.
+func (s Suite) one(ctx context.Context, c Cell) (Result, error) {
+	r := Result{Suite: s.Name, Cell: c, Start: time.Now().UTC().Round(time.Millisecond)}
+	whole := begin()
+	numbers, err := s.Case(ctx, &c)
+	whole.end()
+	if err == nil {
+		for name, v := range numbers {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				err = fmt.Errorf("%s came out as %v", name, v)
+			}
+		}
+	}
+	if err != nil {
+		r.Error = strings.Join(strings.Fields(err.Error()), " ")
+	} else {
+		r.Numbers = numbers
+	}
+	m := c.measured
+	if m.wall == 0 {
+		m = whole
+	}
+	r.WallS, r.Busy, r.Stolen = m.wall.Seconds(), m.used.busy(), m.used.share(m.used.stolen)
+	return r, err
+}
+
+// Measure runs f as the part of the case that counts: what comes before and
+// after it, such as starting a cluster, is not in the run's time and CPU use.
+func (c *Cell) Measure(f func() error) error {
+	c.measured = begin()
+	err := f()
+	c.measured.end()
+	return err
+}
+
+func appendLine(f *os.File, r Result) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// Read returns the results in a file, of each run the last. A last line that
+// was cut short is left out; any other line that cannot be read is an error.
+func Read(file string) ([]Result, error) {
+	all, _, err := load(file)
+	last := map[string]int{}
+	var out []Result
+	for _, r := range all {
+		k := key(r.Suite, r.Cell)
+		if i, ok := last[k]; ok {
+			out[i] = r
+			continue
+		}
+		last[k] = len(out)
+		out = append(out, r)
+	}
+	return out, err
+}
+
+// load reads all whole lines of a file, and says where the last of them ends.
+// No file is no lines.
+func load(file string) (rs []Result, whole int64, err error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("results: %w", err)
+	}
+	for n := 1; ; n++ {
+		line, rest, ended := bytes.Cut(b, []byte("\n"))
+		if !ended {
+			return rs, whole, nil
+		}
+		var r Result
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, 0, fmt.Errorf("results: %s:%d: %w; mend or remove the line", file, n, err)
+		}
+		rs = append(rs, r)
+		whole += int64(len(line)) + 1
+		b = rest
+	}
+}
+
+// Commit names the state of the source in the current directory; results that
+// are being gathered do not make it dirty.
+func Commit() string {
+	name, err := exec.Command("git", "describe", "--always").Output()
+	if err != nil {
+		return "unknown"
+	}
+	commit := strings.TrimSpace(string(name))
+	changed, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)bench/**/results.jsonl").Output()
+	if err != nil || len(bytes.TrimSpace(changed)) > 0 {
+		commit += "-dirty"
+	}
+	return commit
+}
