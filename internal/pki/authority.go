@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -17,7 +18,7 @@ import (
 
 const (
 	authorityValidity = 10 * 365 * 24 * time.Hour
-	validity          = 365 * 24 * time.Hour // of what the authority issues
+	validity          = 365 * 24 * time.Hour // of what the authority issues, unless its Life says otherwise
 	backdate          = 10 * time.Minute     // clocks of machines that just booted differ by minutes
 )
 
@@ -30,6 +31,9 @@ const authorityFile = "authority.pem"
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
+
+	// Life of what it issues; zero: a year. To be set before its first use.
+	Life time.Duration
 }
 
 // NewAuthority makes the authority of a new cluster.
@@ -150,7 +154,7 @@ func (a *Authority) issue(role Role, name string, csr []byte, now time.Time) ([]
 		Subject:               pkix.Name{CommonName: dns},
 		DNSNames:              []string{dns},
 		NotBefore:             now.Add(-backdate),
-		NotAfter:              now.Add(validity),
+		NotAfter:              now.Add(cmp.Or(a.Life, validity)),
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           usages(role),

@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,12 +22,16 @@ var (
 
 // Credentials are a certificate, its key and the authority that signed it: all
 // that a process needs to prove who it is and to tell its own cluster from
-// others. They do not change and may be used by several goroutines at once.
+// others. Who they are of never changes; certificate and key may be replaced by
+// newer ones at any time, and every handshake from then on uses those. They may
+// be used by several goroutines at once.
 type Credentials struct {
 	id   Identity
-	cert tls.Certificate // leaf and authority, with the key
 	ca   *x509.Certificate
+	cert atomic.Pointer[tls.Certificate] // leaf and authority, with the key
 }
+
+func (c *Credentials) leaf() *x509.Certificate { return c.cert.Load().Leaf }
 
 // Request is a key made on this machine, which never leaves it, waiting for
 // its certificate.
@@ -73,15 +78,56 @@ func (r *Request) Accept(certPEM, caPEM []byte, fingerprint string) (*Credential
 func (c *Credentials) Identity() Identity { return c.id }
 
 // Expires is when the certificate stops being valid.
-func (c *Credentials) Expires() time.Time { return c.cert.Leaf.NotAfter }
+func (c *Credentials) Expires() time.Time { return c.leaf().NotAfter }
+
+// Key names the certificate's public key, as PeerKey does at the other end.
+func (c *Credentials) Key() string { return keyOf(c.leaf()) }
+
+// CheckTime is nil, or says with ErrExpired or ErrNotYetValid whose certificate
+// is not valid now, and what to do.
+func (c *Credentials) CheckTime(now time.Time) error {
+	if err := checkTime(c.leaf(), now); err != nil {
+		return fmt.Errorf("the certificate of %v %w", c.id, err)
+	}
+	return nil
+}
+
+// Replace makes next's certificate and key ours. Handshakes from now on show
+// it, also those of configurations that were made before; connections that are
+// open stay as they are. The certificate has to be of the same name, role and
+// cluster.
+func (c *Credentials) Replace(next *Credentials) error {
+	if next.id != c.id {
+		return fmt.Errorf("replace the certificate of %v of cluster %s by that of %v of cluster %s", c.id, Short(c.id.Cluster), next.id, Short(next.id.Cluster))
+	}
+	c.cert.Store(next.cert.Load())
+	return nil
+}
+
+// RenewAt is when the certificate is to be renewed, by the rule of the same
+// name.
+func (c *Credentials) RenewAt(spread float64) time.Time {
+	leaf := c.leaf()
+	return RenewAt(leaf.NotBefore.Add(backdate), leaf.NotAfter, spread)
+}
+
+// RenewAt is when a certificate issued at that time is to be renewed: at two
+// thirds of its life. spread, from 0 to 1 and of each process its own, adds up
+// to a thirtieth of the life, so that nodes that joined together do not all
+// come back together.
+func RenewAt(issued, expires time.Time, spread float64) time.Time {
+	life := expires.Sub(issued)
+	return issued.Add(time.Duration(float64(life) * (20 + spread) / 30))
+}
 
 // Save writes the credentials to a file that only its owner can read, in place
 // of an older one if there is one.
 func (c *Credentials) Save(path string) error {
-	b := append(pemCert(c.cert.Leaf.Raw), pemCert(c.ca.Raw)...)
-	b, err := appendKey(b, c.cert.PrivateKey.(*ecdsa.PrivateKey))
+	cert := c.cert.Load()
+	b := append(pemCert(cert.Leaf.Raw), pemCert(c.ca.Raw)...)
+	b, err := appendKey(b, cert.PrivateKey.(*ecdsa.PrivateKey))
 	if err == nil {
-		err = writeFile(path, b, true)
+		err = WriteFile(path, b)
 	}
 	if err != nil {
 		return fmt.Errorf("save credentials: %w", err)
@@ -131,11 +177,9 @@ func parseCredentials(b []byte, now time.Time) (*Credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Credentials{
-		id:   id,
-		cert: tls.Certificate{Certificate: [][]byte{leaf.Raw, ca.Raw}, PrivateKey: key, Leaf: leaf},
-		ca:   ca,
-	}, nil
+	c := &Credentials{id: id, ca: ca}
+	c.cert.Store(&tls.Certificate{Certificate: [][]byte{leaf.Raw, ca.Raw}, PrivateKey: key, Leaf: leaf})
+	return c, nil
 }
 
 // checkTime is nil, or says with ErrExpired or ErrNotYetValid when cert is valid

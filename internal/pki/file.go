@@ -24,6 +24,10 @@ func readSmall(path string) ([]byte, error) {
 	return b, err
 }
 
+// WriteFile makes path hold b, mode 0600, synced, all or nothing, in place of
+// what is there.
+func WriteFile(path string, b []byte) error { return writeFile(path, b, true) }
+
 // writeFile makes path hold b, mode 0600, synced, all or nothing. Unless
 // replace is set a file that exists stays as it is and the error is
 // os.ErrExist, also when two processes write at once.

@@ -18,8 +18,10 @@
 // hub against that, before the token's secret is sent. The machine makes its
 // key itself (Request); only the signing request and the certificate travel.
 //
-// There is no revocation list: a certificate is good until it expires, which
-// is a year.
+// A certificate is good for a year, and renewed at two thirds of that
+// (Credentials.Replace). There is no revocation list in the X.509 sense: who
+// was removed from the cluster is a list of keys (PeerKey) that the hub keeps
+// and every node has, see packages control and peer.
 package pki
 
 import (
@@ -27,9 +29,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Role is what the holder of a certificate may do.
@@ -98,6 +102,32 @@ func PeerIdentity(cs tls.ConnectionState) (Identity, error) {
 	return identity(chain[0], chain[len(chain)-1])
 }
 
+// PeerKey names the public key that the other end has proved to hold: its
+// SHA-256 in hex. Every certificate that is issued is for a key of its own, so
+// it names the certificate, too. Empty if there was none.
+func PeerKey(cs tls.ConnectionState) string {
+	if len(cs.PeerCertificates) == 0 {
+		return ""
+	}
+	return keyOf(cs.PeerCertificates[0])
+}
+
+func keyOf(cert *x509.Certificate) string { return fingerprint(cert.RawSubjectPublicKeyInfo) }
+
+// IssuedKey is what PeerKey will say of a PEM certificate that Issue made, and
+// until when it is good.
+func IssuedKey(certPEM []byte) (key string, expires time.Time, err error) {
+	block, _ := pem.Decode(certPEM)
+	if block == nil {
+		return "", time.Time{}, errors.New("no PEM certificate")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return keyOf(cert), cert.NotAfter, nil
+}
+
 // identity reads a verified leaf. Our authority puts exactly one name into a
 // certificate; anything else was not issued by Authority.Issue.
 func identity(leaf, ca *x509.Certificate) (Identity, error) {
@@ -116,7 +146,7 @@ func identity(leaf, ca *x509.Certificate) (Identity, error) {
 	return Identity{Name: name, Role: Role(role), Cluster: fingerprint(ca.Raw)}, nil
 }
 
-// fingerprint is the SHA-256 of a certificate, in hex.
+// fingerprint is the SHA-256 of something in DER, in hex.
 func fingerprint(der []byte) string {
 	sum := sha256.Sum256(der)
 	return hex.EncodeToString(sum[:])

@@ -225,7 +225,7 @@ func TestJoin(t *testing.T) {
 
 	// A stranger that sends the right authority beside a certificate of its own making.
 	forged := credentials(t, other, Hub, HubName)
-	forged.cert.Certificate = [][]byte{forged.cert.Leaf.Raw, a.cert.Raw}
+	forged.cert.Store(&tls.Certificate{Certificate: [][]byte{forged.leaf().Raw, a.cert.Raw}, PrivateKey: forged.cert.Load().PrivateKey, Leaf: forged.leaf()})
 	if _, _, _, err = handshake(t, forged.JoinServerTLS("http/1.1"), JoinTLS(a.Fingerprint())); err == nil {
 		t.Error("joined a hub whose certificate the authority did not sign")
 	}
@@ -307,7 +307,7 @@ func TestIssueRefuses(t *testing.T) {
 func TestCertificateTimes(t *testing.T) {
 	a := authority(t)
 	c := credentials(t, a, Node, "node-1")
-	leaf := c.cert.Leaf
+	leaf := c.leaf()
 	if got := time.Since(leaf.NotBefore); got < backdate-time.Minute || got > backdate+time.Minute {
 		t.Errorf("certificate began %v ago, want %v", got, backdate)
 	}

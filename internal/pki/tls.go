@@ -56,7 +56,7 @@ func (c *Credentials) ServerTLS(protocols ...string) *tls.Config {
 // fingerprint in their token is compared with.
 func (c *Credentials) JoinServerTLS(protocols ...string) *tls.Config {
 	conf := base(protocols)
-	conf.Certificates = []tls.Certificate{c.cert}
+	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.cert.Load(), nil }
 	conf.VerifyConnection = func(cs tls.ConnectionState) error { return checkProtocol(cs, protocols) }
 	return conf
 }
@@ -69,7 +69,7 @@ func (c *Credentials) ClientTLS(role Role, name string, protocol string) *tls.Co
 	conf.ServerName = dnsName(role, name)
 	// Not Certificates: those are held back when the server names other
 	// authorities, and the server could not say whose certificate it refused.
-	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c.cert, nil }
+	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.cert.Load(), nil }
 	conf.VerifyConnection = func(cs tls.ConnectionState) error {
 		if err := checkProtocol(cs, []string{protocol}); err != nil {
 			return err
