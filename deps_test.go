@@ -36,7 +36,7 @@ const order = `
 	NONE < unit < piece < steal, exchange;
 
 	# The world.
-	unit < internal/pace;
+	unit < internal/pace, internal/lab;
 	piece < objstore;
 	objstore < objstore/internal/ranged < objstore/internal/httpwire;
 	objstore/internal/httpwire, internal/pace
@@ -77,10 +77,14 @@ const fences = `
 	github.com/gofiber/fiber/v3     internal/s3serve
 	github.com/minio/crc64nvme      piece
 	github.com/nats-io              internal/control
+	github.com/safchain/ethtool     internal/lab
 	github.com/spf13/cobra          cmd/freshet
 	github.com/valyala/fasthttp     internal/s3serve
 	github.com/vbauerster/mpb/v8    cmd/freshet
 	github.com/versity/versitygw    internal/s3serve
+	github.com/vishvananda/netlink  internal/lab
+	github.com/vishvananda/netns    internal/lab
+	go.yaml.in/yaml/v3              internal/lab
 	golang.org/x/sync               EVERYONE
 	golang.org/x/sys                EVERYONE
 	golang.org/x/term               cmd/freshet
