@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -285,11 +286,11 @@ func TestOtherVersion(t *testing.T) {
 		if err != nil || len(answer) < 8 || !bytes.Equal(answer[:6], prefix(peer.Version)[:6]) {
 			t.Fatalf("answer %q, %v, want a hello of version %d", answer, err, peer.Version)
 		}
-		if text := string(answer); !strings.Contains(text, "version 7") || !strings.Contains(text, "version 1") {
+		if text := string(answer); !strings.Contains(text, "version 7") || !strings.Contains(text, fmt.Sprintf("version %d", peer.Version)) {
 			t.Errorf("the answer does not name both versions: %q", text)
 		}
 		eventually(t, "the log names both versions", func() bool {
-			return strings.Contains(c.log.String(), "speaks version 7 of the protocol between nodes, we speak version 1")
+			return strings.Contains(c.log.String(), fmt.Sprintf("speaks version 7 of the protocol between nodes, we speak version %d", peer.Version))
 		})
 	})
 	t.Run("called", func(t *testing.T) {
@@ -317,7 +318,7 @@ func TestOtherVersion(t *testing.T) {
 				}
 				conn.SetDeadline(time.Now().Add(patience))
 				io.ReadFull(conn, make([]byte, 8))
-				conn.Write(append(prefix(2), "what version 2 says next"...))
+				conn.Write(append(prefix(9), "what version 9 says next"...))
 				conn.Close()
 			}
 		}()
@@ -340,7 +341,7 @@ func TestOtherVersion(t *testing.T) {
 				t.Errorf("%s reports %+v, want one fault, of n2", name, faults)
 				continue
 			}
-			says(t, faults[0].Cause, "version 2", "version 1", "same release", ln.Addr().String())
+			says(t, faults[0].Cause, "version 9", fmt.Sprintf("version %d", peer.Version), "same release", ln.Addr().String())
 		}
 		cancel()
 		if err := <-ran; err != nil {
@@ -357,8 +358,10 @@ type idle struct{}
 func (idle) Stat(context.Context, control.Spec) (objstore.Object, error) {
 	return objstore.Object{}, objstore.ErrDenied
 }
-func (idle) Prepare(context.Context, control.Job) (bool, error) { return false, nil }
-func (idle) Recording(string) (control.Recording, error)        { return nil, control.ErrNoRecording }
+func (idle) Prepare(context.Context, control.Job) (control.Prepared, error) {
+	return control.Prepared{}, nil
+}
+func (idle) Recording(string) (control.Recording, error) { return nil, control.ErrNoRecording }
 func (idle) Run(ctx context.Context, _ control.Job, _ func(control.NodeStatus)) control.NodeStatus {
 	<-ctx.Done()
 	return control.NodeStatus{State: control.Failed, Error: "idle"}

@@ -51,8 +51,9 @@ const order = `
 	NONE < internal/pki;
 	piece, internal/pace, internal/pki < internal/peer;
 	piece < internal/landing;
-	steal, exchange, objstore, internal/peer, internal/landing < internal/swarm;
-	objstore, internal/peer < internal/control;
+	objstore < internal/access;
+	steal, exchange, internal/access, internal/peer, internal/landing < internal/swarm;
+	internal/access, internal/peer < internal/control;
 
 	# The front door.
 	objstore/open, internal/swarm, internal/control, internal/landing < freshet;

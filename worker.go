@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/freshet/freshet/internal/access"
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/landing"
 	"github.com/freshet/freshet/internal/pace"
@@ -36,6 +37,7 @@ const (
 	receiveBlocks  = 64 // of 256 KiB: all that a node holds of what comes in, whatever the number and size of jobs
 	sendBlocks     = 64 // likewise of what goes out
 	keepRecordings = 50
+	keepWitness    = 5 * time.Minute  // more than the control plane takes from a preparation to its start
 	statPatience   = 12 * time.Second // with a busy store, while the user waits for the job to begin; less than the control plane waits
 )
 
@@ -48,6 +50,9 @@ type worker struct {
 	receive, send *peer.Pool
 	dial          func(ctx context.Context, network, addr string) (net.Conn, error) // to stores
 	log           *slog.Logger
+
+	mu        sync.Mutex      // guards witnesses
+	witnesses map[string]kept // by job
 }
 
 func openWorker(c *NodeConfig, in, out *pace.Limiter) (*worker, error) {
@@ -58,7 +63,7 @@ func openWorker(c *NodeConfig, in, out *pace.Limiter) (*worker, error) {
 	w := &worker{
 		roots: roots, recordings: filepath.Join(c.State, "recordings"), log: c.Log,
 		receive: peer.NewPool(receiveBlocks), send: peer.NewPool(sendBlocks),
-		dial: peer.Dialer("", limiters(in), limiters(out)),
+		dial: peer.Dialer("", limiters(in), limiters(out)), witnesses: map[string]kept{},
 	}
 	if err := os.MkdirAll(w.recordings, 0o700); err != nil {
 		roots.Close()
@@ -101,12 +106,24 @@ func (h hasty) Stat(ctx context.Context, key string) (objstore.Object, error) {
 
 // Stat says what the source is now.
 func (w *worker) Stat(ctx context.Context, spec control.Spec) (objstore.Object, error) {
-	store, key, err := open.URL(ctx, spec.Source, open.Options{Dial: w.dial})
+	store, key, err := w.hasten(ctx, spec)
 	if err != nil {
 		return objstore.Object{}, err
 	}
 	defer store.Close()
-	store = retry.New(hasty{store, time.Now()}, retry.Policy{Patience: statPatience, Max: statPatience / 8, OnRetry: w.noteRetry})
+	return stat(ctx, store, key, spec)
+}
+
+// hasten opens a job's store for what somebody waits for.
+func (w *worker) hasten(ctx context.Context, spec control.Spec) (objstore.Store, string, error) {
+	store, key, err := open.URL(ctx, spec.Source, open.Options{Dial: w.dial})
+	if err != nil {
+		return nil, "", err
+	}
+	return retry.New(hasty{store, time.Now()}, retry.Policy{Patience: statPatience, Max: statPatience / 8, OnRetry: w.noteRetry}), key, nil
+}
+
+func stat(ctx context.Context, store objstore.Store, key string, spec control.Spec) (objstore.Object, error) {
 	o, err := store.Stat(ctx, key)
 	if err != nil {
 		return o, err
@@ -122,28 +139,87 @@ func (w *worker) dest(spec control.Spec) string {
 	return strings.ReplaceAll(spec.Dest, "{node}", w.creds.Identity().Name)
 }
 
-// Prepare sees whether this node can take part. It fetches nothing.
-func (w *worker) Prepare(ctx context.Context, job control.Job) (present bool, err error) {
+// Prepare sees whether this node can take part. It fetches no more than what
+// proves that it may.
+func (w *worker) Prepare(ctx context.Context, job control.Job) (p control.Prepared, err error) {
 	dest := w.dest(job.Spec)
 	if err := w.roots.Check(dest); err != nil {
-		return false, err
+		return p, err
 	}
-	present, err = w.roots.Held(dest, job.Spec.Source, job.Object.Version, job.Object.Size)
-	if err != nil || present {
-		return present, err
+	p.Present, err = w.roots.Held(dest, job.Spec.Source, job.Object.Version, job.Object.Size)
+	if err != nil {
+		return p, err
 	}
-	if free, err := w.roots.Free(dest); err == nil && free < job.Object.Size {
-		return false, fmt.Errorf("%s: %v are needed and %v are free; make room or choose another place", dest, job.Object.Size, free)
+	if free, err := w.roots.Free(dest); err == nil && free < job.Object.Size && !p.Present {
+		return p, fmt.Errorf("%s: %v are needed and %v are free; make room or choose another place", dest, job.Object.Size, free)
 	}
-	_, err = w.source(ctx, job)
-	return false, err
+	witness, err := w.witness(ctx, job)
+	switch denied := errors.Is(err, objstore.ErrDenied) || errors.Is(err, objstore.ErrNotExist); { // some stores say that there is nothing to those who may not see it
+	case denied && job.Spec.ShareAccess:
+		p.NoAccess = strings.ReplaceAll(err.Error(), "\n", " ")
+		return p, nil
+	case denied && job.Spec.Algorithm != Flat:
+		return p, fmt.Errorf("%w: give this node credentials that may read it, or let it have the object from the others all the same with --share-access", err)
+	case err != nil:
+		return p, err
+	}
+	w.remember(job.ID, witness)
+	return p, nil
+}
+
+// witness reads the job's object, as this node sees it, at the place of its challenge.
+// Without one it only looks whether it could: nil.
+func (w *worker) witness(ctx context.Context, job control.Job) (*access.Witness, error) {
+	store, key, err := w.hasten(ctx, job.Spec)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	own, err := w.source(ctx, store, key, job)
+	if err != nil || job.Spec.ShareAccess {
+		return nil, err
+	}
+	o := job.Object
+	o.Key, o.Version = own.Key, own.Version
+	return job.Challenge.Read(ctx, job.ID, store, o)
+}
+
+// remember keeps what a job's Run will need. What no Run came for is forgotten.
+func (w *worker) remember(job string, witness *access.Witness) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for id, k := range w.witnesses {
+		if now.Sub(k.since) > keepWitness {
+			delete(w.witnesses, id)
+		}
+	}
+	w.witnesses[job] = kept{witness, now}
+}
+
+// recall returns what Prepare kept, or reads it again.
+func (w *worker) recall(ctx context.Context, job control.Job) (*access.Witness, error) {
+	w.mu.Lock()
+	k, ok := w.witnesses[job.ID]
+	delete(w.witnesses, job.ID)
+	w.mu.Unlock()
+	if ok || job.Spec.ShareAccess {
+		return k.witness, nil
+	}
+	return w.witness(ctx, job)
+}
+
+// kept is a witness between Prepare and Run.
+type kept struct {
+	witness *access.Witness
+	since   time.Time
 }
 
 // source is the job's object as this node sees it. Of a file: source every node
 // has its own, on a shared file system or a copy, whose version another
 // cannot have pinned: size and time of change have to be the same.
-func (w *worker) source(ctx context.Context, job control.Job) (objstore.Object, error) {
-	o, err := w.Stat(ctx, job.Spec)
+func (w *worker) source(ctx context.Context, store objstore.Store, key string, job control.Job) (objstore.Object, error) {
+	o, err := stat(ctx, store, key, job.Spec)
 	switch {
 	case err != nil:
 		return o, err
@@ -230,6 +306,10 @@ func (p *part) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer closeRecording()
+	witness, err := p.recall(ctx, p.job)
+	if err != nil {
+		return err
+	}
 	store, key, err := open.URL(ctx, p.job.Spec.Source, open.Options{Dial: p.dial})
 	if err != nil {
 		return err
@@ -238,8 +318,8 @@ func (p *part) run(ctx context.Context) (err error) {
 	store = retry.New(store, retry.Policy{OnRetry: p.storeFailed})
 	o := p.job.Object
 	o.Key = key
-	if local(p.job.Spec) && !p.job.Members[self].Held {
-		own, err := p.source(ctx, p.job)
+	if local(p.job.Spec) && !p.job.Members[self].Held && !p.job.Members[self].NoAccess {
+		own, err := p.source(ctx, store, key, p.job)
 		if err != nil {
 			return err
 		}
@@ -248,10 +328,10 @@ func (p *part) run(ctx context.Context) (err error) {
 	config := swarm.Config{
 		Job: p.job.ID, Start: p.job.Accepted, Self: self, Algorithm: swarm.Algorithm(p.job.Spec.Algorithm),
 		Source: open.Redact(p.job.Spec.Source), Object: o, Layout: Layout(p.job), PerWork: p.job.Spec.PerWork, Store: store,
-		Network: p.port, Receive: p.receive, Send: p.send, Recorder: recorder, Report: p.progress, Log: p.log,
+		Access: witness, Network: p.port, Receive: p.receive, Send: p.send, Recorder: recorder, Report: p.progress, Log: p.log,
 	}
 	for _, m := range p.job.Members {
-		config.Members = append(config.Members, swarm.Member{Name: m.Name, Addr: m.Addr, Held: m.Held})
+		config.Members = append(config.Members, swarm.Member{Name: m.Name, Addr: m.Addr, Held: m.Held, NoAccess: m.NoAccess})
 	}
 	if p.job.Members[self].Held {
 		f, err := p.roots.Open(p.dest(p.job.Spec))

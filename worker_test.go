@@ -39,7 +39,13 @@ func TestFileSourceOnAnotherNode(t *testing.T) {
 		{write("same", at.Add(time.Second)), false},
 		{write("longer", at), false},
 	} {
-		own, err := w.source(t.Context(), control.Job{Spec: control.Spec{Source: tt.source}, Object: there})
+		job := control.Job{Spec: control.Spec{Source: tt.source}, Object: there}
+		store, key, err := w.hasten(t.Context(), job.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		own, err := w.source(t.Context(), store, key, job)
 		if (err == nil) != tt.ok || err != nil && !strings.Contains(err.Error(), "rsync -t") {
 			t.Errorf("%s: %v, want it to do: %v", tt.source, err, tt.ok)
 		}

@@ -142,6 +142,11 @@ func NewNode(self, nodes int, d Division, steals bool) *Node {
 // Held answers whether a piece is in the possession of a living node, the asker included.
 type Held func(piece int) bool
 
+// Excuse takes a node out of the division before it begins: one that cannot
+// fetch owns nothing, inherits nothing and is given nothing. All nodes have to
+// excuse the same ones, and Divide must not have named them.
+func (n *Node) Excuse(node int) { n.living[node] = false }
+
 // Next takes the first work of the list that still has pieces nobody living
 // holds, and returns its number and the shortest range over those pieces. The work is in hand until End. ok is
 // false if the list is empty.

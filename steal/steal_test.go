@@ -485,3 +485,28 @@ func BenchmarkAsk(b *testing.B) {
 		n.asked = -1
 	}
 }
+
+// A node that cannot fetch inherits nothing and is given nothing.
+func TestExcused(t *testing.T) {
+	d := Divide(64, []int{0, 2}, 4)
+	none := func(int) bool { return false }
+	nodes := make([]*Node, 3)
+	for i := range nodes {
+		nodes[i] = NewNode(i, 3, d, true)
+		nodes[i].Excuse(1)
+	}
+	if got := nodes[0].Give(1); len(got) > 0 {
+		t.Errorf("given works %v", got)
+	}
+	for _, n := range nodes[1:] {
+		n.Dead(0, none)
+		for w := range d.Works {
+			if got := n.Owner(w); got != 2 {
+				t.Errorf("node %d: work %d is up to node %d when node 0 is dead, want 2", n.self, w, got)
+			}
+		}
+	}
+	if n := nodes[1]; n.Busy() {
+		t.Errorf("works %v are on its list", n.List())
+	}
+}

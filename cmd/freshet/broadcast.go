@@ -49,6 +49,9 @@ Algorithms: flat, every node downloads everything by itself; non-steal, the node
 share the download out and exchange; steal, the same, and nodes that are through
 take over what slower ones have still before them.
 
+A node gets the object only if it may read SOURCE with its own credentials, and
+proves that to the others, unless --share-access says that all may have it.
+
 Nodes that already hold this version of the object fetch nothing. An older file
 at DEST stays as it is until the new one is whole and verified. Ctrl-C cancels
 the job on all nodes; --detach leaves it to itself.`,
@@ -75,6 +78,7 @@ the job on all nodes; --detach leaves it to itself.`,
 	f.Var(&b.spec.Piece, "piece", "size of a piece (default: by the object's size)")
 	f.IntVar(&b.spec.PerWork, "per-work", 0, "`number` of pieces that one read from the store covers (default: by the object's size)")
 	f.BoolVar(&b.spec.Unpinned, "unpinned", false, "accept a source with neither an ETag nor a date, so that a change meanwhile goes unnoticed")
+	f.BoolVar(&b.spec.ShareAccess, "share-access", false, "give the object also to nodes that may not read the source themselves")
 	f.BoolVar(&b.spec.SHA256, "sha256", false, "report each node's SHA-256 of the file as it lies on its disk")
 	f.DurationVar(&b.timeout, "timeout", 0, "give up after this `time` (default: never)")
 	f.BoolVar(&b.detach, "detach", false, "print the job's ID and leave it to itself")

@@ -173,6 +173,15 @@ func (o outcome) sum(r run) {
 	if len(present) > 0 {
 		fmt.Fprintf(w, "  had it before   %s\n", listed(present))
 	}
+	var blind []string
+	for _, n := range j.Nodes {
+		if n.NoAccess {
+			blind = append(blind, n.Name)
+		}
+	}
+	if len(blind) > 0 {
+		fmt.Fprintf(w, "  by --share-access  %s may not read the source, and got all from others\n", listed(blind))
+	}
 	if r.BoundS != nil && r.Ratio != nil {
 		fmt.Fprintf(w, "  lower bound     %.2f s by the %s; this took %.2f times as long\n", *r.BoundS, r.BoundBy, *r.Ratio)
 	}

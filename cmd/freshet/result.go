@@ -57,6 +57,7 @@ type nodeRun struct {
 	DoneS      *float64        `json:"done_s"` // nil: it did not get the object; 0: it had it before
 	StoreBytes int64           `json:"store_bytes"`
 	PeerBytes  int64           `json:"peer_bytes"`
+	NoAccess   bool            `json:"no_access,omitempty"` // it may not read the source; --share-access let it have the object
 	SHA256     string          `json:"sha256,omitempty"`
 	Verified   string          `json:"verified,omitempty"`
 	Error      string          `json:"error,omitempty"`
@@ -75,7 +76,7 @@ func newRun(job freshet.Job, boundS *float64, boundBy string) run {
 	for _, n := range job.Nodes {
 		k := nodeRun{
 			Name: n.Name, State: string(n.State), StoreBytes: int64(n.StoreBytes), PeerBytes: int64(n.PeerBytes),
-			SHA256: n.SHA256, Verified: n.Verified, Error: n.Error, Faults: n.Faults,
+			NoAccess: n.NoAccess, SHA256: n.SHA256, Verified: n.Verified, Error: n.Error, Faults: n.Faults,
 		}
 		switch n.State {
 		case freshet.Done:

@@ -38,9 +38,8 @@ type Runner interface {
 	Stat(ctx context.Context, spec Spec) (objstore.Object, error)
 
 	// Prepare sees whether the node can take part: the destination can be
-	// written, the store can be read. Nothing is fetched. present says that the
-	// destination already holds the pinned version.
-	Prepare(ctx context.Context, job Job) (present bool, err error)
+	// written, the store can be read. No more is fetched than the place of the job's challenge.
+	Prepare(ctx context.Context, job Job) (Prepared, error)
 
 	// Run takes part until this node's part has ended, well or badly; what it
 	// returns is final. It calls report with snapshots as often as it likes; one

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/freshet/freshet/internal/access"
 	"github.com/freshet/freshet/internal/pki"
 )
 
@@ -148,6 +149,9 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 		return Job{}, fail(ErrRefused, "source %s has no validator (no ETag, no date), so a change during the job could not be noticed; accept that with --unpinned", shown(spec.Source))
 	}
 	job := Job{ID: newID(accepted), Spec: spec, Object: object, Accepted: accepted.UTC()}
+	if !spec.ShareAccess {
+		job.Challenge = access.Draw(object)
+	}
 	m := newMachine(job, addrs, down)
 	d := newDriven(m.snapshot())
 	if err := h.reserve(d); err != nil {

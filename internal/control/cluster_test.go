@@ -126,7 +126,9 @@ func newFakeRunner() *fakeRunner {
 }
 
 func (f *fakeRunner) Stat(context.Context, Spec) (objstore.Object, error) { return f.object, f.statErr }
-func (f *fakeRunner) Prepare(context.Context, Job) (bool, error)          { return f.present, f.prepErr }
+func (f *fakeRunner) Prepare(context.Context, Job) (Prepared, error) {
+	return Prepared{Present: f.present}, f.prepErr
+}
 func (f *fakeRunner) Run(ctx context.Context, job Job, report func(NodeStatus)) NodeStatus {
 	f.mu.Lock()
 	f.started++

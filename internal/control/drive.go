@@ -175,7 +175,7 @@ func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []comman
 		switch c := c.(type) {
 		case cmdPrepare:
 			h.spawn(func() {
-				var p prepared
+				var p Prepared
 				e := wasPrepared{node: c.node}
 				switch err := h.ask(ctx, c.node, "prepare", plain, prepareWithin, &p); {
 				case errors.Is(err, errSilent): // the machine has the same deadline, and the words for it
@@ -183,7 +183,7 @@ func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []comman
 				case err != nil:
 					e.err = err.Error()
 				default:
-					e.present = p.Present
+					e.present, e.noAccess = p.Present, oneLine(p.NoAccess)
 				}
 				d.send(ctx, e)
 			})

@@ -3,6 +3,7 @@ package control
 import (
 	"time"
 
+	"github.com/freshet/freshet/internal/access"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/unit"
 )
@@ -20,6 +21,9 @@ type Spec struct {
 	SHA256    bool       `json:"sha256,omitempty"`   // report each node's SHA-256 of the file as it lies on its disk
 	Record    bool       `json:"record,omitempty"`   // nodes keep a recording of their events for Client.Recording
 	Timeout   Duration   `json:"timeout,omitempty"`  // of the whole job; zero: none
+
+	// ShareAccess lets nodes take part that may not read the source themselves: they get all from the others.
+	ShareAccess bool `json:"share_access,omitempty"`
 }
 
 // Duration is a time.Duration that JSON shows as text ("90s").
@@ -28,24 +32,26 @@ type Duration time.Duration
 // Member is a node that takes part in a job. A job's members are in rank
 // order: a member's index is its rank.
 type Member struct {
-	Name string `json:"name"`
-	Addr string `json:"addr"`           // host:port of its one port, as other nodes reach it
-	Held bool   `json:"held,omitempty"` // it had the pinned version before the job, and only gives
+	Name     string `json:"name"`
+	Addr     string `json:"addr"`                // host:port of its one port, as other nodes reach it
+	Held     bool   `json:"held,omitempty"`      // it had the pinned version before the job, and only gives
+	NoAccess bool   `json:"no_access,omitempty"` // it may not read the source itself (Spec.ShareAccess)
 }
 
 // Job is the durable record of a job.
 type Job struct {
-	ID       string          `json:"id"`
-	Spec     Spec            `json:"spec"`
-	Object   objstore.Object `json:"object"`            // the version pinned at the start
-	Accepted time.Time       `json:"accepted"`          // when the control plane accepted it: the clock of every figure starts here
-	Members  []Member        `json:"members,omitempty"` // who takes part; set when the job starts
-	State    State           `json:"state"`
-	Nodes    []NodeStatus    `json:"nodes"`              // every selected node, in name order, those that could not take part included
-	Stopping string          `json:"stopping,omitempty"` // why the nodes were told to stop; the job ends when they have
-	Ended    time.Time       `json:"ended,omitzero"`
-	Error    string          `json:"error,omitempty"` // why the job as a whole failed: one line
-	Revision uint64          `json:"revision"`        // grows with each change of the record
+	ID        string           `json:"id"`
+	Spec      Spec             `json:"spec"`
+	Object    objstore.Object  `json:"object"`             // the version pinned at the start
+	Challenge access.Challenge `json:"challenge,omitzero"` // what nodes prove their access with; none with Spec.ShareAccess
+	Accepted  time.Time        `json:"accepted"`           // when the control plane accepted it: the clock of every figure starts here
+	Members   []Member         `json:"members,omitempty"`  // who takes part; set when the job starts
+	State     State            `json:"state"`
+	Nodes     []NodeStatus     `json:"nodes"`              // every selected node, in name order, those that could not take part included
+	Stopping  string           `json:"stopping,omitempty"` // why the nodes were told to stop; the job ends when they have
+	Ended     time.Time        `json:"ended,omitzero"`
+	Error     string           `json:"error,omitempty"` // why the job as a whole failed: one line
+	Revision  uint64           `json:"revision"`        // grows with each change of the record
 }
 
 // State is where a job or one node's part of it stands.
@@ -82,10 +88,11 @@ type NodeStatus struct {
 	SentBytes  unit.Bytes `json:"sent_bytes"`         // payload given to peers
 	Verified   string     `json:"verified,omitempty"` // when done: "source" or "peers"
 	SHA256     string     `json:"sha256,omitempty"`
-	DoneS      float64    `json:"done_s,omitempty"`  // seconds from Accepted to the file in its place, by the node's clock
-	Waiting    string     `json:"waiting,omitempty"` // what it waits for at this moment, in words
-	Faults     []Fault    `json:"faults,omitempty"`  // what it saw go wrong with others; the job may well succeed
-	Error      string     `json:"error,omitempty"`   // when failed: the cause and what to do, one line
+	NoAccess   bool       `json:"no_access,omitempty"` // it may not read the source itself, and got all from others
+	DoneS      float64    `json:"done_s,omitempty"`    // seconds from Accepted to the file in its place, by the node's clock
+	Waiting    string     `json:"waiting,omitempty"`   // what it waits for at this moment, in words
+	Faults     []Fault    `json:"faults,omitempty"`    // what it saw go wrong with others; the job may well succeed
+	Error      string     `json:"error,omitempty"`     // when failed: the cause and what to do, one line
 }
 
 // over says whether the node's part has ended, not only its own file's way.

@@ -30,6 +30,7 @@ type machine struct {
 
 	due     time.Time            // preparing: who has not answered by then fails
 	ready   map[string]bool      // preparing: answered; the value: it has the pinned version already
+	blind   map[string]string    // preparing: answered that it may not read the source, and why
 	heard   map[string]time.Time // running: the member's last sign of life
 	missing map[string]time.Time // running: the member's first beat that did not list the job
 	lost    map[string]bool      // silent for too long: failed, unless it only served others; what it says when it is back still counts while the job runs
@@ -44,9 +45,10 @@ type event interface{}
 type (
 	begun       struct{}
 	wasPrepared struct { // a node's answer to prepare
-		node    string
-		present bool
-		err     string // not empty: it cannot take part
+		node     string
+		present  bool
+		noAccess string
+		err      string // not empty: it cannot take part
 	}
 	hasStatus struct{ status NodeStatus } // a node's report; status.Name is authenticated
 	hasBeaten struct {                    // a sign of life
@@ -73,7 +75,7 @@ type (
 // newMachine is a job that has just been accepted. addrs has the address of
 // every node that is up; down says of each of the others why it is not.
 func newMachine(job Job, addrs, down map[string]string) *machine {
-	m := &machine{job: job, addrs: addrs, ready: map[string]bool{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, lost: map[string]bool{}}
+	m := &machine{job: job, addrs: addrs, ready: map[string]bool{}, blind: map[string]string{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, lost: map[string]bool{}}
 	m.job.State, m.job.Revision, m.job.Nodes = Preparing, 1, nil
 	for name := range addrs {
 		m.job.Nodes = append(m.job.Nodes, NodeStatus{Name: name, State: Preparing})
@@ -93,7 +95,7 @@ const errRestarted = "control plane restarted while the job was being prepared; 
 // can have been heard meanwhile, so everybody is given time to come back.
 // changed says that the record has to be written.
 func resume(job Job, now time.Time) (m *machine, changed bool) {
-	m = &machine{job: job, ready: map[string]bool{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, lost: map[string]bool{}}
+	m = &machine{job: job, ready: map[string]bool{}, blind: map[string]string{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, lost: map[string]bool{}}
 	m.job.Nodes = slices.Clone(job.Nodes)
 	switch job.State {
 	case Preparing:
@@ -155,6 +157,9 @@ func (m *machine) step(now time.Time, e event) (cmds []command, changed, durable
 			changed = true
 		} else {
 			m.ready[e.node] = e.present
+			if e.noAccess != "" {
+				m.blind[e.node] = e.noAccess
+			}
 		}
 	case hasStatus:
 		var again bool
@@ -205,7 +210,7 @@ func (m *machine) node(name string) *NodeStatus {
 // start ends the preparation once every node has answered: those that are
 // ready become the members, in name order, which is their rank.
 func (m *machine) start(now time.Time) (cmds []command, started bool) {
-	needed := false
+	needed, source := false, false
 	for _, n := range m.job.Nodes {
 		if n.State != Preparing {
 			continue
@@ -215,6 +220,7 @@ func (m *machine) start(now time.Time) (cmds []command, started bool) {
 			return nil, false
 		}
 		needed = needed || !present
+		source = source || present || m.blind[n.Name] == ""
 	}
 	m.job.State = Running
 	for i := range m.job.Nodes {
@@ -226,8 +232,12 @@ func (m *machine) start(now time.Time) (cmds []command, started bool) {
 			n.State, n.Have = Present, m.job.Object.Size
 			continue
 		}
-		n.State = Running
-		m.job.Members = append(m.job.Members, Member{Name: n.Name, Addr: m.addrs[n.Name], Held: m.ready[n.Name]})
+		if why := m.blind[n.Name]; !source {
+			n.State, n.Error = Failed, why+"; and no other node may read it either, which --share-access needs"
+			continue
+		}
+		n.State, n.NoAccess = Running, m.blind[n.Name] != ""
+		m.job.Members = append(m.job.Members, Member{Name: n.Name, Addr: m.addrs[n.Name], Held: m.ready[n.Name], NoAccess: n.NoAccess})
 		m.heard[n.Name] = now
 		cmds = append(cmds, cmdStart{n.Name})
 	}
@@ -247,6 +257,7 @@ func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable b
 		again = m.job.Stopping == ""
 	}
 	s = bounded(s, m.job.Object.Size)
+	s.NoAccess = n.NoAccess                                                      // what it said when it was prepared
 	if n.Serving && (s.State == Running || n.State == Done && s.State != Done) { // overtaken, or what became of its serving
 		keep := *n
 		keep.Serving = s.State == Running

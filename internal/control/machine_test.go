@@ -367,3 +367,39 @@ func TestDifferingFiles(t *testing.T) {
 		}
 	}
 }
+
+// A node that may not read the source takes part if another can, or has what
+// is to be given; else nobody can.
+func TestSharedAccess(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		a, b    wasPrepared
+		want    State // of b, when all have answered
+		members int
+	}{
+		{"a reads", wasPrepared{node: "a"}, wasPrepared{node: "b", noAccess: "access denied"}, Running, 2},
+		{"a holds", wasPrepared{node: "a", present: true, noAccess: "access denied"}, wasPrepared{node: "b", noAccess: "access denied"}, Running, 2},
+		{"nobody", wasPrepared{node: "a", noAccess: "access denied"}, wasPrepared{node: "b", noAccess: "no such object"}, Failed, 0},
+		{"both hold", wasPrepared{node: "a", present: true, noAccess: "access denied"}, wasPrepared{node: "b", present: true, noAccess: "access denied"}, Present, 0},
+	} {
+		m := newMachine(Job{ID: "j", Spec: Spec{ShareAccess: true}, Object: objstore.Object{Size: 1}}, map[string]string{"a": "a:1", "b": "b:1"}, nil)
+		now := time.Unix(0, 0)
+		for _, e := range []event{begun{}, tt.a, tt.b} {
+			m.step(now, e)
+		}
+		b := m.node("b")
+		if b.State != tt.want || len(m.job.Members) != tt.members {
+			t.Errorf("%s: b is %s (%s), %d members; want %s and %d", tt.name, b.State, b.Error, len(m.job.Members), tt.want, tt.members)
+		}
+		if tt.want == Failed && (!strings.Contains(b.Error, "no such object") || !strings.Contains(b.Error, "--share-access")) {
+			t.Errorf("%s: b fails with %q", tt.name, b.Error)
+		}
+		if tt.want != Running {
+			continue
+		}
+		m.step(now, hasStatus{NodeStatus{Name: "b", State: Running, Have: 1}})
+		if !m.node("b").NoAccess || !m.job.Members[1].NoAccess {
+			t.Errorf("%s: it does not say that b may not read: %+v", tt.name, b)
+		}
+	}
+}

@@ -26,14 +26,14 @@ var (
 // While it runs its status may say done or present already: the file is in its
 // place, and the node goes on giving to others.
 type part struct {
-	job     Job
-	since   time.Time // of the preparation
-	present bool
-	status  NodeStatus
-	cancel  context.CancelCauseFunc // nil: not started
-	running bool                    // the Runner is at it
-	fresh   bool                    // status has changed since it was last sent
-	dropped bool                    // the hub wants no more of it
+	job      Job
+	since    time.Time // of the preparation
+	prepared Prepared
+	status   NodeStatus
+	cancel   context.CancelCauseFunc // nil: not started
+	running  bool                    // the Runner is at it
+	fresh    bool                    // status has changed since it was last sent
+	dropped  bool                    // the hub wants no more of it
 }
 
 // serve answers one request of the hub.
@@ -93,34 +93,34 @@ func (m *member) call(ctx context.Context, verb string, body []byte) (any, error
 	return nil, fail(ErrInvalid, "this agent does not know the request %q: it runs another version of Freshet", oneLine(verb))
 }
 
-func (m *member) prepare(ctx context.Context, j Job) (prepared, error) {
+func (m *member) prepare(ctx context.Context, j Job) (Prepared, error) {
 	if len(j.ID) != idChars || !isIDPrefix(j.ID) {
-		return prepared{}, fail(ErrInvalid, "%q is no job's ID", short(j.ID, 40))
+		return Prepared{}, fail(ErrInvalid, "%q is no job's ID", short(j.ID, 40))
 	}
 	m.mu.Lock()
 	for id, p := range m.parts {
 		if id == j.ID {
 			m.mu.Unlock()
-			return prepared{p.present}, nil
+			return p.prepared, nil
 		}
 		if p.job.Spec.Dest == j.Spec.Dest && p.running { // what was only prepared may be over for the hub
 			m.mu.Unlock()
-			return prepared{}, fail(ErrConflict, "job %s is writing to %s already", id, j.Spec.Dest)
+			return Prepared{}, fail(ErrConflict, "job %s is writing to %s already", id, j.Spec.Dest)
 		}
 	}
 	m.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, prepareWithin-time.Second)
 	defer cancel()
-	present, err := m.a.Runner.Prepare(ctx, j)
+	p, err := m.a.Runner.Prepare(ctx, j)
 	if err != nil {
-		return prepared{}, err
+		return Prepared{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.parts[j.ID] == nil {
-		m.parts[j.ID] = &part{job: j, since: time.Now(), present: present, status: NodeStatus{Name: m.name, State: Preparing}}
+		m.parts[j.ID] = &part{job: j, since: time.Now(), prepared: p, status: NodeStatus{Name: m.name, State: Preparing}}
 	}
-	return prepared{present}, nil
+	return p, nil
 }
 
 // start starts a job that was prepared, once, however often it is told.

@@ -54,6 +54,8 @@ func (s *Spec) check() error {
 		return fail(ErrInvalid, "algorithm %q: want %s", oneLine(s.Algorithm), strings.Join(algorithms, ", "))
 	}
 	switch {
+	case s.ShareAccess && s.Algorithm == "flat":
+		return fail(ErrInvalid, "with the algorithm flat every node reads the source itself: sharing access wants steal or non-steal")
 	case s.Piece < 0 || s.Piece > maxPiece:
 		return fail(ErrInvalid, "piece size %v: want up to %v, or 0 for the default", s.Piece, maxPiece)
 	case s.PerWork < 0 || s.PerWork > 1<<20:

@@ -79,8 +79,10 @@ type beatAnswer struct {
 	Unregistered bool `json:"unregistered,omitempty"`
 }
 
-type prepared struct {
-	Present bool `json:"present"` // the node has the pinned version already
+// Prepared is a node that can take part in a job.
+type Prepared struct {
+	Present  bool   `json:"present"`             // the destination holds the pinned version already
+	NoAccess string `json:"no_access,omitempty"` // why the node may not read the source, with Spec.ShareAccess; empty: it may
 }
 
 type start struct {

@@ -273,13 +273,13 @@ func TestCallerSeesOtherVersion(t *testing.T) {
 		}
 		defer c.Close()
 		io.ReadFull(c, make([]byte, helloBytes))
-		c.Write(appendPrefix(nil, 2, 4))
+		c.Write(appendPrefix(nil, 9, 4))
 		c.Write([]byte("????"))
 	})
 	_, err = p.Dial(t.Context(), ln.Addr().String(), "a", "j")
 	v, ok := errors.AsType[*VersionError](err)
-	if !ok || v.Theirs != 2 || v.Ours != Version || !strings.Contains(err.Error(), "version 2") || !strings.Contains(err.Error(), fmt.Sprintf("version %d", Version)) {
-		t.Errorf("dial: %v, want a VersionError that names 2 and %d", err, Version)
+	if !ok || v.Theirs != 9 || v.Ours != Version || !strings.Contains(err.Error(), "version 9") || !strings.Contains(err.Error(), fmt.Sprintf("version %d", Version)) {
+		t.Errorf("dial: %v, want a VersionError that names 9 and %d", err, Version)
 	}
 }
 

@@ -57,6 +57,9 @@ func (n *node) fetch(ctx context.Context) {
 		n.start(ctx, o)
 		return
 	}
+	if n.Members[n.Self].blind() {
+		return
+	}
 	again := n.stranded
 	n.stranded = nil
 	for i, p := range again {
@@ -101,11 +104,11 @@ func (n *node) audit() (o order, ok bool) {
 		p := n.doubts[0]
 		return order{work: -1, span: piece.Range{Lo: p, Hi: p + 1}, take: map[int]bool{p: true}, audit: rechecking}, true
 	}
-	if n.man.Known() < n.Layout.Count() {
+	if n.man.Known() < n.Layout.Count() || n.Members[n.Self].NoAccess {
 		return o, false
 	}
 	o = order{work: -1, take: map[int]bool{}, audit: comparing}
-	due := n.man.Audits(n.Self, n.living())
+	due := n.man.Audits(n.Self, n.readers())
 	if n.now.Sub(n.moved) > auditAfter { // whoever should have does not
 		due = n.man.Due()
 	}
@@ -160,6 +163,9 @@ func (n *node) reserve(span piece.Range) (o order, any bool) {
 // swarm stands still. Any node may do so at once, so each takes another. Until
 // something comes from peers one piece follows the other.
 func (n *node) rescue(ctx context.Context) {
+	if n.Members[n.Self].blind() {
+		return
+	}
 	var missing []int
 	for r := range n.ex.Have().Missing() {
 		for p := r.Lo; p < r.Hi; p++ {

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/freshet/freshet/internal/access"
 	"github.com/freshet/freshet/internal/pace"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
@@ -136,18 +137,20 @@ func (d *disk) WriteAt(p []byte, off int64) (int, error) {
 
 // bench is a swarm on one simulated network, with one store.
 type bench struct {
-	t       *testing.T
-	net     *network
-	store   *mem.Store
-	data    []byte
-	object  objstore.Object
-	disks   []*disk
-	ports   []*peer.Port
-	configs []Config
-	results []Progress
-	errs    []error
-	took    []time.Duration
-	record  []bytes.Buffer
+	t         *testing.T
+	net       *network
+	store     *mem.Store
+	data      []byte
+	object    objstore.Object
+	challenge access.Challenge
+	witness   *access.Witness // of all nodes, and of the stranger
+	disks     []*disk
+	ports     []*peer.Port
+	configs   []Config
+	results   []Progress
+	errs      []error
+	took      []time.Duration
+	record    []bytes.Buffer
 
 	recorded []Event
 	cancel   []context.CancelCauseFunc
@@ -169,6 +172,10 @@ func swarmOf(t *testing.T, n int, size unit.Bytes, a Algorithm, f func(b *bench)
 		rng := rand.NewChaCha8([32]byte{1})
 		rng.Read(b.data)
 		b.object = b.store.Set(key, b.data)
+		b.challenge = access.Draw(b.object)
+		if b.witness, err = b.challenge.Read(t.Context(), "job", b.store, b.object); err != nil {
+			t.Fatal(err)
+		}
 		var members []Member
 		for i := range n {
 			members = append(members, Member{Name: nodeName(i), Addr: nodeName(i)})
@@ -191,7 +198,7 @@ func swarmOf(t *testing.T, n int, size unit.Bytes, a Algorithm, f func(b *bench)
 			b.configs = append(b.configs, Config{
 				Job: "job", Start: time.Now(), Self: i, Members: slices.Clone(members), Algorithm: a, Object: b.object,
 				Layout: piece.Layout{Size: size, Piece: piece.DefaultSize(size, b.object.Checksum.Part)},
-				Store:  b.store, File: d, Commit: func() error { return nil }, Network: port,
+				Store:  b.store, File: d, Access: b.witness, Commit: func() error { return nil }, Network: port,
 				Receive: peer.NewPool(16), Send: peer.NewPool(16),
 				Recorder: NewRecorder(&b.record[i], "job", nodeName(i), time.Now()),
 			})
@@ -230,7 +237,7 @@ func (b *bench) complete(verified string, nodes ...int) {
 		switch p := b.results[i]; {
 		case b.errs[i] != nil:
 			b.t.Errorf("%s: %v", nodeName(i), b.errs[i])
-		case !p.Done || p.Have != unit.Bytes(len(b.data)) || p.Verified != verified:
+		case !p.Done || p.Have != unit.Bytes(len(b.data)) || verified != "" && p.Verified != verified:
 			b.t.Errorf("%s: done %v, have %v, verified %q; want all, by %q", nodeName(i), p.Done, p.Have, p.Verified, verified)
 		case !bytes.Equal(b.disks[i].b, b.data):
 			b.t.Errorf("%s: the file differs", nodeName(i))

@@ -32,7 +32,12 @@ func (b *bench) stranger(ctx context.Context, talk func(c *peer.Conn), hear func
 			select {
 			case c := <-incoming:
 				context.AfterFunc(ctx, func() { c.Close() })
-				wg.Go(func() { talk(c) })
+				wg.Go(func() {
+					if b.witness != nil {
+						c.WriteFrame(kindAccess, b.witness.Proof(nodeName(rank)))
+					}
+					talk(c)
+				})
 				wg.Go(func() {
 					for {
 						kind, n, err := c.ReadFrame()
@@ -43,7 +48,7 @@ func (b *bench) stranger(ctx context.Context, talk func(c *peer.Conn), hear func
 						if _, err := io.ReadFull(c, p); err != nil {
 							return
 						}
-						if hear != nil {
+						if hear != nil && kind != kindAccess {
 							hear(c, kind, p)
 						}
 					}

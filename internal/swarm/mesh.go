@@ -25,9 +25,7 @@ func (n *node) dial(ctx context.Context, rank int, within time.Duration) {
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 			conn, err := n.Network.Dial(ctx, m.Addr, m.Name, n.Job)
 			if err == nil {
-				if !n.post(evUp{rank, conn}) {
-					conn.Close()
-				}
+				n.meet(ctx, rank, conn)
 				return
 			}
 			if ctx.Err() == nil {
@@ -57,9 +55,7 @@ func (n *node) accept(ctx context.Context, incoming <-chan *peer.Conn) {
 				n.wg.Go(func() { conn.CloseWithReason("not expected to connect for job " + n.Job) })
 				continue
 			}
-			if !n.post(evUp{rank, conn}) {
-				conn.Close()
-			}
+			n.wg.Go(func() { n.meet(ctx, rank, conn) })
 		case <-ctx.Done():
 			return
 		}
@@ -183,12 +179,13 @@ func (n *node) expelHoarders() {
 	}
 }
 
-func (n *node) living() []bool {
-	living := make([]bool, len(n.neighbours))
+// readers are the living nodes that may read the store.
+func (n *node) readers() []bool {
+	readers := make([]bool, len(n.neighbours))
 	for rank := range n.neighbours {
-		living[rank] = !n.neighbours[rank].dead
+		readers[rank] = !n.neighbours[rank].dead && !n.Members[rank].NoAccess
 	}
-	return living
+	return readers
 }
 
 // sendDigests sends lines of the manifest in frames of legal length.

@@ -101,6 +101,10 @@ type (
 		rank int
 		err  error
 	}
+	evUnproved struct { // and its connection is closed
+		rank int
+		err  error
+	}
 	evCommitted struct{ err error }
 	evProved    struct{ err error } // of the file in its place
 	evBroken    struct{ err error } // our own disk
@@ -124,6 +128,9 @@ func newNode(c Config) *node {
 	})
 	n.works = steal.NewNode(c.Self, len(c.Members), steal.Divide(c.Layout.Count(), n.sources, n.perWork), n.steals)
 	for rank, m := range c.Members {
+		if m.blind() {
+			n.works.Excuse(rank)
+		}
 		n.rank[m.Name] = rank
 		n.neighbours[rank] = neighbour{deadline: now.Add(connectFor), moved: now}
 	}
@@ -246,6 +253,10 @@ func (n *node) handle(ctx context.Context, ev any) {
 	switch ev := ev.(type) {
 	case evUp:
 		n.up(ctx, ev)
+	case evUnproved:
+		n.dead(ev.rank, ev.err)
+	case evUnmet:
+		n.unmet(ctx, ev)
 	case evUnreachable:
 		n.neighbours[ev.rank].why = ev.err
 		if errors.As(ev.err, new(*peer.VersionError)) { // waiting does not mend that
@@ -351,6 +362,7 @@ func (n *node) tick(ctx context.Context) {
 		n.expelHoarders()
 		n.rescue(ctx)
 	}
+	n.forsaken()
 	if n.now.Sub(n.reported) >= reportEvery {
 		n.reported = n.now
 		n.Report(n.progress())

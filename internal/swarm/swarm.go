@@ -37,8 +37,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/freshet/freshet/internal/access"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/piece"
@@ -63,9 +65,10 @@ const Default = Steal
 
 // Member is a node of the job; its rank is its index among all.
 type Member struct {
-	Name string
-	Addr string // host:port of its one port
-	Held bool   // it has had this version of the object from before: it gives and needs nothing
+	Name     string
+	Addr     string // host:port of its one port
+	Held     bool   // it has had this version of the object from before: it gives and needs nothing
+	NoAccess bool   // it may not read the store, and gets all from others
 }
 
 // File is where the object lies on this node. *landing.File is one.
@@ -93,7 +96,8 @@ type Config struct {
 	PerWork   int            // pieces per work unit; zero: steal.DefaultPerWork
 	Store     objstore.Store // retries and limits are its own business
 	File      File
-	Commit    func() error // puts the whole, verified file in its place; nil if it is there (Held)
+	Access    *access.Witness // what members show each other before anything else; nil: nothing, all may have the object
+	Commit    func() error    // puts the whole, verified file in its place; nil if it is there (Held)
 	Network   Network
 	Receive   *peer.Pool     // of blocks on their way in, shared by all jobs of a process
 	Send      *peer.Pool     // of blocks on their way out; apart, so that two nodes cannot wait for each other
@@ -143,10 +147,20 @@ func (c *Config) validate() error {
 			c.Layout.Size, c.Layout.Piece, c.Layout.Count(), maxPieces)
 	case c.Self < 0 || c.Self >= len(c.Members):
 		return fmt.Errorf("rank %d of %d members", c.Self, len(c.Members))
+	case !c.readable():
+		return fmt.Errorf("no member may read %s: at least one has to", c.Source)
 	case c.Algorithm != Flat && c.Algorithm != NonSteal && c.Algorithm != Steal:
 		return fmt.Errorf("algorithm %q: want one of %v", c.Algorithm, Algorithms)
 	}
 	return nil
+}
+
+// readable says whether a member can get at the object without the others.
+func (c *Config) readable() bool {
+	if c.Algorithm == Flat {
+		return !c.Members[c.Self].NoAccess || c.Members[c.Self].Held
+	}
+	return slices.ContainsFunc(c.Members, func(m Member) bool { return !m.NoAccess || m.Held })
 }
 
 // policy is what an algorithm sets in the rules.
@@ -169,15 +183,18 @@ func (c *Config) policy() policy {
 	case len(p.sources) > 0: // who has it gives it, piece by piece
 		p.perWork, p.barrier = steal.DefaultPerWork(c.Layout, len(p.sources)), false
 	case !c.Object.Ranges: // one stream, from the first byte to the last
-		p.sources, p.barrier = []int{0}, false
+		first := slices.IndexFunc(c.Members, func(m Member) bool { return !m.NoAccess })
+		p.sources, p.barrier = []int{first}, false
 	default:
-		for rank := range c.Members {
-			p.sources = append(p.sources, rank)
+		for rank, m := range c.Members {
+			if !m.NoAccess {
+				p.sources = append(p.sources, rank)
+			}
 		}
 		if c.Algorithm == Steal {
 			p.steals, p.perWork = true, c.PerWork
 			if p.perWork <= 0 {
-				p.perWork = steal.DefaultPerWork(c.Layout, len(c.Members))
+				p.perWork = steal.DefaultPerWork(c.Layout, len(p.sources))
 			}
 		}
 	}
@@ -189,6 +206,9 @@ func (c *Config) policy() policy {
 // objstore.ErrChanged, the store's or the disk's error, or that the bytes do not prove the
 // store's checksum. The caller disposes of the part file after an error.
 func Run(ctx context.Context, c Config) (Progress, error) {
+	if c.Source == "" {
+		c.Source = c.Object.Key
+	}
 	if err := c.validate(); err != nil {
 		return Progress{}, err
 	}
@@ -200,9 +220,6 @@ func Run(ctx context.Context, c Config) (Progress, error) {
 	}
 	if c.Algorithm == Flat { // everybody for himself
 		c.Members, c.Self = c.Members[c.Self:c.Self+1], 0
-	}
-	if c.Source == "" {
-		c.Source = c.Object.Key
 	}
 	names := make([]string, len(c.Members))
 	for i, m := range c.Members {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/internal/access"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
@@ -27,6 +28,7 @@ const (
 	kindTook
 	kindDone
 	kindLeave
+	kindAccess
 )
 
 // maxPieces is what a possession set of one frame can hold.
@@ -34,6 +36,14 @@ const maxPieces = (peer.MaxFrame - 4) * 8
 
 // maxLeave bounds the text of a leave.
 const maxLeave = 512
+
+// parseAccess reads a proof of access, all of b.
+func parseAccess(b []byte) (proof []byte, err error) {
+	if len(b) != access.ProofBytes {
+		return nil, fmt.Errorf("proof of access of %d bytes, want %d", len(b), access.ProofBytes)
+	}
+	return b, nil
+}
 
 var be = binary.BigEndian
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/internal/access"
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
@@ -50,6 +51,7 @@ var messages = []struct {
 		hs, err := parseWorks(b)
 		return appendWorks(nil, hs), err
 	}},
+	{"access", bytes.Repeat([]byte{0xa5}, access.ProofBytes), parseAccess},
 	{"took", appendTook(nil, steal.Claim{Node: 2, Hands: []steal.Hand{{Lo: 51, Hi: 64, Term: 1}}}), func(b []byte) ([]byte, error) {
 		c, err := parseTook(b)
 		return appendTook(nil, c), err
@@ -124,6 +126,7 @@ func TestParseRefuses(t *testing.T) {
 		{"request of no piece", second(parseRequest(appendNumbers(nil, 11, 0, 1), wireLayout))},
 		{"request of too many blocks", second(parseRequest(appendNumbers(nil, 10, 0, 2), wireLayout))},
 		{"request of nothing", second(parseRequest(appendNumbers(nil, 1, 2, 2), wireLayout))},
+		{"proof that is too long", second(parseAccess(make([]byte, access.ProofBytes+1)))},
 		{"a number that is none", second(parseRequest(appendNumbers(nil, -1, 0, 1), wireLayout))},
 		{"block of the wrong length", second(parseBlockHeader(appendNumbers(nil, 10, 0), 8+101, wireLayout))},
 		{"block that does not exist", second(parseBlockHeader(appendNumbers(nil, 10, 1), 8, wireLayout))},
