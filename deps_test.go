@@ -61,6 +61,7 @@ const order = `
 	# The binary, and what only the binary has.
 	objstore/limit < internal/s3serve;
 	internal/swarm < internal/report;
+	internal/lab, objstore/s3 < internal/lab/cluster;
 	freshet, internal/s3serve, internal/report < cmd/freshet;
 
 	# The figures.
@@ -73,7 +74,7 @@ const order = `
 // imports objstore/s3 does not thereby get at the SDK. EVERYONE is every
 // package but the rules, which import from outside only where they are named.
 const fences = `
-	github.com/aws/aws-sdk-go-v2    objstore/s3, internal/s3serve
+	github.com/aws/aws-sdk-go-v2    objstore/s3, internal/s3serve, internal/lab/cluster
 	github.com/aws/smithy-go        objstore/s3
 	github.com/gofiber/fiber/v3     internal/s3serve
 	github.com/minio/crc64nvme      piece

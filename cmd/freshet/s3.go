@@ -76,7 +76,12 @@ random ones that it prints. It is no store for data that anybody would miss.`,
 				fmt.Fprintf(out, "A file copied to %s is an object:\n  freshet broadcast s3://BUCKET/FILE /data/FILE\n", filepath.Join(c.Dir, "BUCKET", "FILE"))
 			}
 			<-cmd.Context().Done()
-			return s.Close()
+			connections, sent := s.Connections(), s.Bytes()
+			err = s.Close()
+			if asJSON {
+				err = errors.Join(err, printJSONLine(out, map[string]any{"connections": connections, "object_bytes": sent}))
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -86,7 +91,7 @@ random ones that it prints. It is no store for data that anybody would miss.`,
 	f.Var(&c.PerClient, "rate-per-client", "what all connections of one address get together (default: unlimited)")
 	f.Var(&c.Total, "rate-total", "what all get together (default: unlimited)")
 	f.Uint64Var(&c.Seed, "seed", 1, "`seed` that rates are drawn with")
-	f.BoolVar(&asJSON, "json", false, "once ready, print one line of JSON instead of text")
+	f.BoolVar(&asJSON, "json", false, "print one line of JSON once ready, and one with all connections, their rates and bytes, at the end")
 	return cmd
 }
 

@@ -1,0 +1,343 @@
+// Package cluster runs a Freshet cluster in a laboratory: a store, a control
+// plane and agents, each the real binary in a process of its own on a host of
+// the lab. Benchmarks and the fault suite stand on it.
+//
+//	Dir/
+//	  s3/b/            the store's one bucket
+//	  HOST/state       of the agent there; Dir/hub of the control plane
+//	  HOST/data        its root: where jobs may write
+//	  log/NAME         what a process said
+//
+// The addresses are fixed, since a host of a lab has its ports to itself: the
+// store listens on 9000, the control plane on 7433, agents on 7434.
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/freshet/freshet/internal/lab"
+	"github.com/freshet/freshet/objstore/s3"
+	"github.com/freshet/freshet/unit"
+)
+
+const (
+	bucket    = "b"
+	accessKey = "lab"
+	secretKey = "lab-secret"
+	region    = "us-east-1"
+
+	storePort, hubPort, agentPort = "9000", "7433", "7434"
+
+	readyWithin = 60 * time.Second // for a process to say that it is ready; the machine may be busy
+)
+
+// Config says which hosts of a lab do what. Lab, Hub, Store and Dir are needed.
+type Config struct {
+	Exe    string            // the freshet binary; empty: built from this module, once per process
+	ExeOf  map[string]string // by node, instead of Exe
+	Lab    *lab.Lab
+	Hub    string   // host that runs "freshet up --no-agent"
+	Nodes  []string // hosts with an agent each; the node's name is the host's
+	Store  string   // host that runs "freshet s3"
+	HubDir string   // the control plane's state; empty: below Dir
+
+	StoreArgs   []string            // more flags of "freshet s3"
+	HubArgs     []string            // of "freshet up"
+	AgentArgs   []string            // of every agent
+	AgentArgsOf map[string][]string // by node, in addition
+	Dir         string              // everything lies below it; made if need be, and left to the caller to remove
+}
+
+// Cluster is one that runs. Its methods may be called at once, but for those
+// that end what others use.
+type Cluster struct {
+	config Config
+	exe    string
+	store  *Process
+	hub    *Process
+	nodes  map[string]*Process
+	admin  string
+	env    []string
+}
+
+// Start returns when all nodes are up. What it started ends with Close.
+func Start(ctx context.Context, c Config) (_ *Cluster, err error) {
+	k := &Cluster{config: c, exe: c.Exe, nodes: map[string]*Process{}}
+	if k.exe == "" {
+		if k.exe, err = Built(); err != nil {
+			return nil, err
+		}
+	}
+	if k.config.Dir, err = filepath.Abs(c.Dir); err != nil {
+		return nil, err
+	}
+	dirs := []string{filepath.Join("s3", bucket), "log", "home"}
+	for _, n := range c.Nodes {
+		dirs = append(dirs, filepath.Join(n, "data"))
+	}
+	for _, d := range dirs {
+		if err := os.MkdirAll(k.path(d), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	k.env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + k.path("home"), "FRESHET_STATE=" + k.path("home"),
+		"AWS_ACCESS_KEY_ID=" + accessKey, "AWS_SECRET_ACCESS_KEY=" + secretKey, "AWS_REGION=" + region,
+		"AWS_ENDPOINT_URL=" + k.Endpoint(), "AWS_EC2_METADATA_DISABLED=true",
+	}
+	defer func() {
+		if err != nil {
+			k.Close()
+		}
+	}()
+	k.store = k.process("store", c.Store, k.exe,
+		append([]string{"s3", "--dir", k.path("s3"), "--listen", k.addr(c.Store, storePort), "--json"}, c.StoreArgs...))
+	hubState := c.HubDir
+	if hubState == "" {
+		hubState = k.path("hub")
+	}
+	k.hub = k.process("hub", c.Hub, k.exe,
+		append([]string{"up", "--no-agent", "--listen", k.addr(c.Hub, hubPort), "--state", hubState, "--json"}, c.HubArgs...))
+	for _, p := range []*Process{k.store, k.hub} {
+		if err := p.start(ctx, ""); err != nil {
+			return nil, err
+		}
+	}
+	var up struct{ Admin string }
+	if err := json.Unmarshal(k.hub.ready, &up); err != nil || up.Admin == "" {
+		return nil, fmt.Errorf("control plane: no admin's credential in %q: %w", k.hub.ready, err)
+	}
+	k.admin = up.Admin
+	if len(c.Nodes) == 0 {
+		return k, nil
+	}
+	token, err := k.Token(ctx, len(c.Nodes))
+	if err != nil {
+		return nil, err
+	}
+	started := make(chan error)
+	for _, n := range c.Nodes {
+		exe := k.exe
+		if e := c.ExeOf[n]; e != "" {
+			exe = e
+		}
+		p := k.process(n, n, exe, slices.Concat([]string{
+			"agent", "--join", k.addr(c.Hub, hubPort), "--token", "-", "--name", n, "--listen", k.addr(n, agentPort),
+			"--state", k.path(n, "state"), "--root", k.path(n, "data"), "--json",
+		}, c.AgentArgs, c.AgentArgsOf[n]))
+		k.nodes[n] = p
+		go func() { started <- p.start(ctx, token) }() // waited for below
+	}
+	for range c.Nodes {
+		err = errors.Join(err, <-started)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := k.Run(ctx, "nodes", "--up", strconv.Itoa(len(c.Nodes)), "--wait", readyWithin.String()); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+func (c *Cluster) path(parts ...string) string {
+	return filepath.Join(append([]string{c.config.Dir}, parts...)...)
+}
+
+func (c *Cluster) addr(host, port string) string {
+	return net.JoinHostPort(c.config.Lab.Addr(host).String(), port)
+}
+
+func (c *Cluster) process(name, host, exe string, args []string) *Process {
+	return &Process{name: name, host: host, exe: exe, args: args, env: c.env, lab: c.config.Lab, log: c.path("log", name)}
+}
+
+// Endpoint is the store's URL.
+func (c *Cluster) Endpoint() string { return "http://" + c.addr(c.config.Store, storePort) }
+
+// HubAddr is where agents join.
+func (c *Cluster) HubAddr() string { return c.addr(c.config.Hub, hubPort) }
+
+// Admin is the admin's credential, a file.
+func (c *Cluster) Admin() string { return c.admin }
+
+// Token is one with which so many nodes can join.
+func (c *Cluster) Token(ctx context.Context, uses int) (string, error) {
+	out, err := c.Run(ctx, "token", "--wait", readyWithin.String(), "--uses", strconv.Itoa(uses))
+	return strings.TrimSpace(string(out)), err
+}
+
+// Hub, Store and Node are the processes, the last one nil for a node that is not in the Config.
+func (c *Cluster) Hub() *Process             { return c.hub }
+func (c *Cluster) Store() *Process           { return c.store }
+func (c *Cluster) Node(name string) *Process { return c.nodes[name] }
+func (c *Cluster) Dest(node, name string) string { // where a job is to write; for node "{node}" as Broadcast takes it
+	return c.path(node, "data", name)
+}
+
+// Put makes an object of random bytes, which depend on seed alone, in the
+// store. It comes through the store's own front door, so that it has a checksum,
+// and on the store's own host, so that no link delays it.
+func (c *Cluster) Put(name string, size unit.Bytes, seed uint64) (url string, err error) {
+	return "s3://" + bucket + "/" + name, c.PutFrom(name, Bytes(size, seed), size)
+}
+
+// Bytes are those of an object that Put makes.
+func Bytes(size unit.Bytes, seed uint64) io.Reader {
+	var key [32]byte
+	for i := range 8 {
+		key[i] = byte(seed >> (8 * i))
+	}
+	return io.LimitReader(rand.NewChaCha8(key), int64(size))
+}
+
+// PutFrom makes an object of what r delivers.
+func (c *Cluster) PutFrom(name string, r io.Reader, size unit.Bytes) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	store, err := s3.Open(ctx, s3.Config{
+		Bucket: bucket, Region: region, Endpoint: c.Endpoint(),
+		Credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, ""),
+		Dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			return c.config.Lab.Dial(ctx, c.config.Store, addr)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if _, err = store.Put(ctx, name, r, size); err != nil {
+		return c.store.explain(err)
+	}
+	return nil
+}
+
+// Run runs a client command of freshet on the control plane's host, as the
+// admin, and returns its standard output.
+func (c *Cluster) Run(ctx context.Context, args ...string) ([]byte, error) {
+	out, errs, code, err := c.client(ctx, args)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("freshet %s ended with %d: %s", args[0], code, bytes.TrimSpace(errs))
+	}
+	return out, err
+}
+
+// client runs a client command to its end. err tells only of what is not the
+// command's own doing.
+func (c *Cluster) client(ctx context.Context, args []string) (out, errs []byte, code int, err error) {
+	cmd := exec.Command(c.exe, append(slices.Clone(args), "--admin", c.admin)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, &stdout, &stderr
+	if err := c.config.Lab.Start(c.config.Hub, cmd); err != nil {
+		return nil, nil, 0, fmt.Errorf("freshet %s: %w", args[0], err)
+	}
+	unwatch := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	err = cmd.Wait()
+	unwatch()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("freshet %s had not ended: %w; it said: %s", strings.Join(args, " "), context.Cause(ctx), stderr.Bytes())
+		return stdout.Bytes(), stderr.Bytes(), -1, c.hub.explain(err)
+	}
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = nil
+	}
+	return stdout.Bytes(), stderr.Bytes(), cmd.ProcessState.ExitCode(), err
+}
+
+// Broadcast runs "freshet broadcast --json" on the control plane's host, with
+// these arguments after it, and returns what it says of the job, be it done or
+// failed. There is an error if it says nothing of a job.
+func (c *Cluster) Broadcast(ctx context.Context, args ...string) (Result, error) {
+	out, errs, code, err := c.client(ctx, append([]string{"broadcast", "--json"}, args...))
+	r := Result{Exit: code, Stderr: string(errs)}
+	if err != nil {
+		return r, err
+	}
+	var all struct{ Runs []Result }
+	if err := json.Unmarshal(out, &all); err != nil || len(all.Runs) != 1 {
+		return r, c.hub.explain(fmt.Errorf("freshet broadcast ended with %d and without a result: %s%s", code, out, errs))
+	}
+	all.Runs[0].Exit, all.Runs[0].Stderr = r.Exit, r.Stderr
+	return all.Runs[0], nil
+}
+
+// Connection is one that the store had.
+type Connection struct {
+	Remote string         `json:"remote"`
+	Rate   unit.Bandwidth `json:"rate"`  // as drawn; zero: no limit
+	Bytes  unit.Bytes     `json:"bytes"` // sent, headers included
+	Opened time.Time      `json:"opened"`
+	Closed time.Time      `json:"closed"` // zero: not before the store ended
+}
+
+// Reseed ends the store and starts it again, so that connections get the rates
+// that this seed gives. It returns the connections that the ended one had, in
+// the order of acceptance.
+func (c *Cluster) Reseed(ctx context.Context, seed uint64) ([]Connection, error) {
+	if err := c.store.End(ctx, syscall.SIGTERM); err != nil {
+		return nil, err
+	}
+	out, err := os.ReadFile(c.store.out())
+	if err != nil {
+		return nil, err
+	}
+	var last struct{ Connections []Connection }
+	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
+	if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil {
+		return nil, c.store.explain(fmt.Errorf("what the store said at its end: %w", err))
+	}
+	if i := slices.Index(c.store.args, "--seed"); i >= 0 {
+		c.store.args[i+1] = strconv.FormatUint(seed, 10)
+	} else {
+		c.store.args = append(c.store.args, "--seed", strconv.FormatUint(seed, 10))
+	}
+	return last.Connections, c.store.start(ctx, "")
+}
+
+// Close kills all processes.
+func (c *Cluster) Close() (err error) {
+	for _, p := range c.processes() {
+		err = errors.Join(err, p.Kill())
+	}
+	return err
+}
+
+func (c *Cluster) processes() (all []*Process) {
+	for _, n := range c.config.Nodes {
+		if p := c.nodes[n]; p != nil {
+			all = append(all, p)
+		}
+	}
+	for _, p := range []*Process{c.hub, c.store} {
+		if p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Logs is the end of what each process said, for people.
+func (c *Cluster) Logs() string {
+	var b strings.Builder
+	for _, p := range c.processes() {
+		fmt.Fprintf(&b, "%s said at last:\n%s\n", p.name, p.tail())
+	}
+	return b.String()
+}
