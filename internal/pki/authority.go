@@ -152,7 +152,7 @@ func (a *Authority) issue(role Role, name string, csr []byte, now time.Time) ([]
 	template := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: dns},
-		DNSNames:              []string{dns},
+		DNSNames:              dnsNames(role, name),
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(cmp.Or(a.Life, validity)),
 		BasicConstraintsValid: true,
@@ -170,7 +170,7 @@ func usages(role Role) []x509.ExtKeyUsage {
 	switch role {
 	case Hub:
 		return []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	case Admin:
+	case Admin, Monitor:
 		return []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	}
 	return []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}

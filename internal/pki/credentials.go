@@ -135,6 +135,14 @@ func (c *Credentials) Save(path string) error {
 	return nil
 }
 
+// PEM is what Save writes in three parts, for programs that want a file of each:
+// the certificate, its key, and the authority's certificate.
+func (c *Credentials) PEM() (cert, key, authority []byte, err error) {
+	now := c.cert.Load()
+	key, err = appendKey(nil, now.PrivateKey.(*ecdsa.PrivateKey))
+	return pemCert(now.Leaf.Raw), key, pemCert(c.ca.Raw), err
+}
+
 // Load reads what Save wrote. The error is os.ErrNotExist if there is nothing,
 // and ErrExpired or ErrNotYetValid if the certificate's time is not now.
 func Load(path string) (*Credentials, error) {

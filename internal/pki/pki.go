@@ -1,17 +1,20 @@
 // Package pki is who is who in a cluster: one certificate authority of its
-// own, certificates for its three roles, and the tokens that let a machine in.
+// own, certificates for its four roles, and the tokens that let a machine in.
 //
 //	Authority        self-signed, ECDSA P-256, 10 years, only on the hub's disk;
 //	   │             its SHA-256 fingerprint is the cluster's name
 //	   ├── hub.hub.freshet        server         the control plane
 //	   ├── NAME.node.freshet      server+client  a machine with an agent
-//	   └── NAME.admin.freshet     client         may submit jobs and issue tokens
+//	   ├── NAME.admin.freshet     client         may submit jobs and issue tokens
+//	   └── NAME.monitor.freshet   client         may read metrics
 //
-// Role and name stand in the one DNS name of a certificate, so the standard
+// Role and name stand in the first DNS name of a certificate, so the standard
 // library's chain and host name verification is all that decides who somebody
 // is; nothing is parsed by us before it has been verified. The authority is
 // constrained to names under "freshet" (RFC 5280, section 4.2.1.10): if its
-// key is stolen it still cannot speak for any other host.
+// key is stolen it still cannot speak for any other host. Hub and nodes carry a
+// second name, MetricsName, which says nothing about who they are: Prometheus
+// verifies one name for all of its targets.
 //
 // A machine that joins has no certificate and does not know the authority. It
 // has a Token, which names the authority by fingerprint: JoinTLS verifies the
@@ -44,10 +47,17 @@ const (
 	Hub   Role = "hub"   // the control plane; its name is HubName
 	Node  Role = "node"  // receives, serves, reports; neither submits jobs nor issues tokens
 	Admin Role = "admin" // submits jobs, issues tokens
+
+	// Monitor reads metrics over HTTP, and nothing else.
+	Monitor Role = "monitor"
 )
 
 // HubName is the name that every hub's certificate carries.
 const HubName = "hub"
+
+// MetricsName is the name that all who serve metrics have in common. It is
+// nobody's identity: NAME.ROLE has a dot more.
+const MetricsName = "metrics" + suffix
 
 // suffix ends the DNS name of every certificate.
 const suffix = ".freshet"
@@ -78,19 +88,27 @@ func CheckName(s string) error {
 
 func checkRole(role Role, name string) error {
 	switch role {
-	case Node, Admin:
+	case Node, Admin, Monitor:
 	case Hub:
 		if name != HubName {
 			return fmt.Errorf("the hub is named %q, not %q", HubName, cut(name, 80))
 		}
 	default:
-		return fmt.Errorf("no role %q: want hub, node or admin", cut(string(role), 20))
+		return fmt.Errorf("no role %q: want hub, node, admin or monitor", cut(string(role), 20))
 	}
 	return CheckName(name)
 }
 
-// dnsName is the one DNS name in a certificate of that role and name.
+// dnsName is the DNS name that says who a certificate of that role and name belongs to.
 func dnsName(role Role, name string) string { return name + "." + string(role) + suffix }
+
+// dnsNames are all the DNS names in a certificate of that role and name.
+func dnsNames(role Role, name string) []string {
+	if role == Hub || role == Node {
+		return []string{dnsName(role, name), MetricsName}
+	}
+	return []string{dnsName(role, name)}
+}
 
 // PeerIdentity is who the other end of a connection is. It is an error if that
 // end presented no certificate or none that was verified.
@@ -128,10 +146,12 @@ func IssuedKey(certPEM []byte) (key string, expires time.Time, err error) {
 	return keyOf(cert), cert.NotAfter, nil
 }
 
-// identity reads a verified leaf. Our authority puts exactly one name into a
-// certificate; anything else was not issued by Authority.Issue.
+// identity reads a verified leaf. Our authority puts one name into a
+// certificate, and MetricsName after it into those of servers; anything else was
+// not issued by Authority.Issue.
 func identity(leaf, ca *x509.Certificate) (Identity, error) {
-	if len(leaf.DNSNames) != 1 || len(leaf.IPAddresses)+len(leaf.URIs)+len(leaf.EmailAddresses) > 0 {
+	second := len(leaf.DNSNames) == 2 && leaf.DNSNames[1] == MetricsName
+	if len(leaf.DNSNames) != 1 && !second || len(leaf.IPAddresses)+len(leaf.URIs)+len(leaf.EmailAddresses) > 0 {
 		return Identity{}, errors.New("certificate does not carry exactly one name")
 	}
 	dns := leaf.DNSNames[0]
@@ -142,6 +162,9 @@ func identity(leaf, ca *x509.Certificate) (Identity, error) {
 	}
 	if err := checkRole(Role(role), name); err != nil {
 		return Identity{}, fmt.Errorf("certificate: %w", err)
+	}
+	if second && len(dnsNames(Role(role), name)) != 2 {
+		return Identity{}, fmt.Errorf("certificate of %s (%s) carries the name %s, which is for servers", name, role, MetricsName)
 	}
 	return Identity{Name: name, Role: Role(role), Cluster: fingerprint(ca.Raw)}, nil
 }

@@ -61,6 +61,21 @@ func (c *Credentials) JoinServerTLS(protocols ...string) *tls.Config {
 	return conf
 }
 
+// OpenServerTLS is JoinServerTLS for clients that may have a certificate of our
+// own cluster or none: one that they present is verified.
+func (c *Credentials) OpenServerTLS(protocols ...string) *tls.Config {
+	conf := c.ServerTLS(protocols...)
+	conf.ClientAuth = tls.VerifyClientCertIfGiven
+	verify := conf.VerifyConnection
+	conf.VerifyConnection = func(cs tls.ConnectionState) error {
+		if len(cs.PeerCertificates) == 0 {
+			return checkProtocol(cs, protocols)
+		}
+		return verify(cs)
+	}
+	return conf
+}
+
 // ClientTLS presents our certificate and expects the other end to be exactly
 // role and name of our own cluster, and to speak protocol.
 func (c *Credentials) ClientTLS(role Role, name string, protocol string) *tls.Config {
@@ -174,11 +189,19 @@ func explainVerify(err error, chain []*x509.Certificate, ours string, now time.T
 		return fmt.Errorf("the certificate of the other end %w", terr)
 	}
 	if herr, ok := errors.AsType[x509.HostnameError](err); ok {
-		want, found := strings.TrimSuffix(herr.Host, suffix), strings.TrimSuffix(strings.Join(leaf.DNSNames, ", "), suffix)
+		want, found := strings.TrimSuffix(herr.Host, suffix), strings.TrimSuffix(firstName(leaf), suffix)
 		return fmt.Errorf("the other end is %q, not %q: the address leads to another machine", cut(found, 80), cut(want, 80))
 	}
 	if ierr, ok := errors.AsType[x509.CertificateInvalidError](err); ok && ierr.Reason == x509.IncompatibleUsage {
-		return fmt.Errorf("the certificate of the other end (%q) is not for this purpose: %w", cut(strings.Join(leaf.DNSNames, ", "), 80), err)
+		return fmt.Errorf("the certificate of the other end (%q) is not for this purpose: %w", cut(firstName(leaf), 80), err)
 	}
 	return fmt.Errorf("the certificate of the other end was refused: %w", err)
+}
+
+// firstName is the name in a certificate that says whose it is.
+func firstName(leaf *x509.Certificate) string {
+	if len(leaf.DNSNames) == 0 {
+		return ""
+	}
+	return leaf.DNSNames[0]
 }
