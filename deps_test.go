@@ -54,9 +54,10 @@ const order = `
 	objstore < internal/access;
 	steal, exchange, internal/access, internal/peer, internal/landing < internal/swarm;
 	internal/access, internal/peer < internal/control;
+	internal/swarm, internal/control < internal/metrics;
 
 	# The front door.
-	objstore/open, internal/swarm, internal/control, internal/landing < freshet;
+	objstore/open, internal/metrics, internal/landing < freshet;
 
 	# The binary, and what only the binary has.
 	objstore/limit < internal/s3serve;
@@ -80,6 +81,8 @@ const fences = `
 	github.com/minio/crc64nvme      piece
 	github.com/nats-io              internal/control
 	github.com/safchain/ethtool     internal/lab
+	github.com/prometheus           internal/metrics
+	github.com/coreos/go-systemd    cmd/freshet
 	github.com/spf13/cobra          cmd/freshet
 	github.com/valyala/fasthttp     internal/s3serve
 	github.com/vbauerster/mpb/v8    cmd/freshet

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -64,10 +65,14 @@ type Node struct {
 	advertise string
 	admin     string
 
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
-	ended  chan struct{}
-	once   sync.Once
+	agent atomic.Pointer[control.Agent] // nil: none, or not begun yet
+
+	cancel    context.CancelCauseFunc
+	stopAgent context.CancelFunc // before the rest
+	left      chan struct{}      // closed when the agent has ended; nil: none
+	wg        sync.WaitGroup
+	ended     chan struct{}
+	once      sync.Once
 
 	mu  sync.Mutex // guards err
 	err error      // the first cause of the end
@@ -160,8 +165,8 @@ func (n *Node) open(ctx context.Context) (err error) {
 	}
 	if n.hub != nil {
 		n.port.Handle(peer.ProtocolControl, true, n.hub.ServeControl)
-		n.port.Handle(peer.ProtocolJoin, false, n.hub.ServeJoin)
 	}
+	n.port.Handle(peer.ProtocolHTTP, false, n.web().serve)
 	if n.advertise, err = advertised(c.Advertise, c.Join, n.port.Addr()); err != nil {
 		return err
 	}
@@ -215,6 +220,8 @@ func (n *Node) register(ctx, run context.Context) error {
 	}
 	registered, failed := make(chan struct{}), make(chan error, 1)
 	var once sync.Once
+	run, n.stopAgent = context.WithCancel(run)
+	n.left = make(chan struct{})
 	agent := &control.Agent{
 		Hub: hub, Credentials: n.worker.creds, Runner: n.worker, Log: n.log, Dial: peer.Dialer("", nil, nil),
 		Registration: control.Registration{
@@ -223,7 +230,9 @@ func (n *Node) register(ctx, run context.Context) error {
 		},
 		Registered: func() { once.Do(func() { close(registered) }) },
 	}
+	n.agent.Store(agent)
 	n.spawn(func() error {
+		defer close(n.left)
 		err := agent.Run(run)
 		failed <- err
 		return err
@@ -323,6 +332,23 @@ func (n *Node) Wait() error {
 func (n *Node) Close() error {
 	n.once.Do(func() { n.cancel(nil) })
 	return n.Wait()
+}
+
+// Shutdown ends the node as Close does, but first its agent tells the cluster
+// that it leaves: it is given no more jobs, and those that run go on until
+// they have ended or ctx has. What runs then still fails here with a cause
+// that says so, and the other nodes are told, so that they need not wait for it. A
+// control plane takes no more jobs meanwhile.
+func (n *Node) Shutdown(ctx context.Context) error {
+	if n.hub != nil {
+		n.hub.Leave()
+	}
+	if a := n.agent.Load(); a != nil {
+		a.Leave(ctx)
+		n.stopAgent()
+		<-n.left // it tells the control plane, which may be ours
+	}
+	return n.Close()
 }
 
 // advertised is HOST:PORT at which others reach a port that listens on addr.

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -51,6 +52,10 @@ type worker struct {
 	dial          func(ctx context.Context, network, addr string) (net.Conn, error) // to stores
 	log           *slog.Logger
 
+	counters swarm.Counters
+	retries  atomic.Int64 // of requests to stores
+	tally    tally
+
 	mu        sync.Mutex      // guards witnesses
 	witnesses map[string]kept // by job
 }
@@ -83,6 +88,7 @@ func (w *worker) close() { w.roots.Close() }
 
 // noteRetry logs that a store is asked again.
 func (w *worker) noteRetry(op, key string, attempt int, wait time.Duration, err error) {
+	w.retries.Add(1)
 	w.log.Info("store: trying again", "op", op, "key", open.Redact(key), "attempt", attempt, "wait", wait, "err", err)
 }
 
@@ -240,10 +246,13 @@ func local(spec control.Spec) bool { return strings.HasPrefix(spec.Source, "file
 // Run carries out this node's part of a job.
 func (w *worker) Run(ctx context.Context, job control.Job, report func(control.NodeStatus)) control.NodeStatus {
 	p := &part{worker: w, job: job, status: control.NodeStatus{Name: w.creds.Identity().Name, State: control.Running}, report: report}
+	w.tally.begin()
 	if err := p.run(ctx); err != nil {
 		p.fail(ctx, err)
 	}
-	return p.snapshot()
+	s := p.snapshot()
+	w.tally.end(s.State)
+	return s
 }
 
 // part is a worker's part of one job.
@@ -328,7 +337,8 @@ func (p *part) run(ctx context.Context) (err error) {
 	config := swarm.Config{
 		Job: p.job.ID, Start: p.job.Accepted, Self: self, Algorithm: swarm.Algorithm(p.job.Spec.Algorithm),
 		Source: open.Redact(p.job.Spec.Source), Object: o, Layout: Layout(p.job), PerWork: p.job.Spec.PerWork, Store: store,
-		Access: witness, Network: p.port, Receive: p.receive, Send: p.send, Recorder: recorder, Report: p.progress, Log: p.log,
+		Access: witness, Network: p.port, Receive: p.receive, Send: p.send, Recorder: recorder, Counters: &p.counters,
+		Report: p.progress, Log: p.log,
 	}
 	for _, m := range p.job.Members {
 		config.Members = append(config.Members, swarm.Member{Name: m.Name, Addr: m.Addr, Held: m.Held, NoAccess: m.NoAccess})

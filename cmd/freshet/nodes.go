@@ -113,6 +113,9 @@ func printNodes(out io.Writer, nodes []freshet.NodeView, now time.Time) error {
 	fmt.Fprintln(w, "NAME\tSTATE\tADDRESS\tSITE\tLABELS\tJOBS\tVERSION\tROOTS")
 	for _, n := range nodes {
 		state := "up"
+		if n.Leaving {
+			state = "leaving"
+		}
 		if !n.Up {
 			state = "down, last seen " + ago(now.Sub(n.Seen))
 		}

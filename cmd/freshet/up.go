@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,7 @@ import (
 type nodeFlags struct {
 	config freshet.NodeConfig
 	name   string
+	drain  time.Duration
 	asJSON bool
 }
 
@@ -36,12 +38,16 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.StringToStringVar(&c.Labels, "label", nil, "`NAME=VALUE` to select the node by; may be given several times")
 	f.Var(&c.RateIn, "rate-in", "cap on what this process receives, e.g. 10Gbit or 300MB/s (default: none)")
 	f.Var(&c.RateOut, "rate-out", "cap on what this process sends (default: none)")
+	f.DurationVar(&n.drain, "drain", 30*time.Second, "`time` for running jobs to end when this process is told to stop; a second signal ends it at once")
 	f.BoolVar(&n.asJSON, "json", false, "once ready, print one line of JSON instead of text")
 }
 
 // complete fills in what is not on the command line.
 func (n *nodeFlags) complete(what ...string) (err error) {
 	c := &n.config
+	if n.drain < 0 {
+		return usage("--drain %v: want a time, such as 30s, or 0s to end running jobs at once", n.drain)
+	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return usage("--listen %q: want HOST:PORT, or :PORT for all addresses", c.Listen)
 	}
@@ -100,8 +106,10 @@ func (n *nodeFlags) serve(ctx context.Context, out io.Writer, say func(io.Writer
 		return err
 	case <-ctx.Done():
 	}
-	slog.Info("shutting down")
-	err = node.Close()
+	slog.Info("shutting down", "drain", n.drain)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.drain)
+	defer cancel()
+	err = node.Shutdown(drain)
 	<-ended
 	return err
 }

@@ -155,8 +155,8 @@ func TestJoinServesNothingElse(t *testing.T) {
 		method, path, body string
 		want               int
 	}{
-		{"GET", "/", "", 404}, {"GET", joinPath, "", 404}, {"POST", "/v1/jobs", "{}", 404},
-		{"POST", joinPath, "{", 400}, {"POST", joinPath, strings.Repeat(" ", 2*maxJoin) + "{}", 400}, {"POST", joinPath, "{}", 403},
+		{"GET", "/", "", 404}, {"GET", JoinPath, "", 404}, {"POST", "/v1/jobs", "{}", 404},
+		{"POST", JoinPath, "{", 400}, {"POST", JoinPath, strings.Repeat(" ", 2*maxJoin) + "{}", 400}, {"POST", JoinPath, "{}", 403},
 	} {
 		if got, body := call(c.method, c.path, c.body); got != c.want && !(got == 0 && len(c.body) > maxJoin) {
 			t.Errorf("%s %s: got %d %s, want %d", c.method, c.path, got, body, c.want)
@@ -164,7 +164,7 @@ func TestJoinServesNothingElse(t *testing.T) {
 	}
 	limited := false
 	for range 12 {
-		got, _ := call("POST", joinPath, "{}")
+		got, _ := call("POST", JoinPath, "{}")
 		limited = limited || got == 429
 	}
 	if !limited {

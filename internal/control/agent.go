@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,6 +30,8 @@ type Agent struct {
 	Dial         func(ctx context.Context, network, addr string) (net.Conn, error) // reaches the hub; nil: a net.Dialer
 	Log          *slog.Logger
 	Registered   func() // called after each registration
+
+	current atomic.Pointer[member] // while Run runs
 }
 
 // Runner does the work of a node. All methods may be called at once. Their
@@ -70,9 +74,12 @@ type member struct {
 
 	wg sync.WaitGroup // requests and parts
 
-	mu     sync.Mutex // guards what follows
-	closed bool
-	parts  map[string]*part
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	leaving bool
+	parts   map[string]*part
+	idle    chan struct{} // closed when leaving and no part is running; nil: not leaving
+	beaten  time.Time     // when the hub last answered a beat
 }
 
 // Run serves the hub until ctx ends, which is no error, or the hub refuses
@@ -104,6 +111,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		return ended(ctx, err)
 	}
 	defer m.nc.Close()
+	a.current.Store(m)
+	defer a.current.Store(nil)
 	runs, stopRuns := context.WithCancelCause(context.WithoutCancel(ctx)) // outlive ctx until they have been told why
 	defer stopRuns(nil)
 	sub, err := m.nc.Subscribe("down."+m.name+".*", func(msg *nats.Msg) {
@@ -122,7 +131,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
-	stopRuns(ErrStopped)
+	stopRuns(cmp.Or(ended(ctx, nil), ErrStopped))
 	m.wg.Wait()
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancelLast()
@@ -252,6 +261,7 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 	var b beat
 	now := time.Now()
 	m.mu.Lock()
+	b.Leaving = m.leaving
 	for id, p := range m.parts {
 		if p.cancel == nil && now.Sub(p.since) > holdPrepared { // the hub never came back to start it
 			delete(m.parts, id)
@@ -281,6 +291,9 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !a.Unregistered {
+		m.beaten = time.Now()
+	}
 	for _, id := range a.Drop {
 		p := m.parts[id]
 		if p == nil {

@@ -26,6 +26,7 @@ import (
 //	nodes      –                  []NodeView, by name
 //	remove     nodeRequest        nothing
 //	token      tokenRequest       tokenAnswer
+//	monitor    monitorRequest     monitorAnswer
 //	recording  recordingRequest   bytes, and the header Freshet-End on the last
 type (
 	jobsRequest struct {
@@ -107,6 +108,12 @@ func (h *Hub) call(ctx context.Context, verb string, m *nats.Msg) (any, error) {
 		}
 		text, expires, err := h.NewToken(ctx, r.Uses, time.Duration(r.TTL))
 		return tokenAnswer{text, expires}, err
+	case "monitor":
+		var r monitorRequest
+		if err := read(&r); err != nil {
+			return nil, err
+		}
+		return h.monitor(r)
 	case "recording":
 		var r recordingRequest
 		if err := read(&r); err != nil {
@@ -122,6 +129,9 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	if err := spec.check(); err != nil {
 		return Job{}, err
 	}
+	if h.isLeaving() {
+		return Job{}, fail(ErrUnavailable, "the control plane is shutting down and takes no more jobs; submit it when it is back")
+	}
 	accepted := time.Now()
 	known := h.views()
 	names, err := selectNodes(spec.Nodes, known)
@@ -131,7 +141,9 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	addrs, down := map[string]string{}, map[string]string{}
 	var up []string
 	for _, name := range names {
-		if n := known[name]; n.Up {
+		if n := known[name]; n.Up && n.Leaving {
+			down[name] = "is being stopped by its operator"
+		} else if n.Up {
 			addrs[name] = n.Addr
 			up = append(up, name)
 		} else {

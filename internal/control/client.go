@@ -22,7 +22,9 @@ import (
 type Client struct {
 	nc  *nats.Conn
 	hub string
-	end context.CancelFunc // of attempts to connect again
+
+	cluster string             // fingerprint
+	end     context.CancelFunc // of attempts to connect again
 
 	closed atomic.Bool // by Close
 
@@ -50,7 +52,7 @@ func Connect(ctx context.Context, a Admin, o ClientOptions) (*Client, error) {
 	if a.Credentials == nil || a.Credentials.Identity().Role != pki.Admin {
 		return nil, errors.New("connect to the control plane: these are not an admin's credentials")
 	}
-	c := &Client{hub: a.Hub, changed: make(chan struct{})}
+	c := &Client{hub: a.Hub, cluster: a.Credentials.Identity().Cluster, changed: make(chan struct{})}
 	say := func(err error) {
 		if o.Hub != nil {
 			o.Hub(err)

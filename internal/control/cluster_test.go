@@ -69,7 +69,7 @@ func startHub(t *testing.T, config Config, addr string) *testHub {
 		t.Fatal(err)
 	}
 	port.Handle(peer.ProtocolControl, true, h.ServeControl)
-	port.Handle(peer.ProtocolJoin, false, h.ServeJoin)
+	port.Handle(peer.ProtocolHTTP, false, h.ServeJoin)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -643,7 +643,7 @@ func TestPresent(t *testing.T) {
 		job, err = c.Job(ctx, again.ID)
 		return err == nil && job.State.Ended()
 	})
-	if got, want := job.Error, "n1: agent was stopped during the job; and 2 more nodes"; got != want {
+	if got, want := job.Error, "n1: stopped by its operator; and 2 more nodes"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -145,10 +145,14 @@ func (h *Hub) retire(ctx context.Context, j Job) {
 	delete(h.active, j.ID)
 	i, _ := slices.BinarySearch(h.ended, j.ID)
 	h.ended = slices.Insert(h.ended, i, j.ID)
+	h.outcomes[j.ID] = j.State
 	var old []string
 	if n := len(h.ended) - keepJobs; n > 0 {
 		old = slices.Clone(h.ended[:n])
 		h.ended = slices.Delete(h.ended, 0, n)
+		for _, id := range old {
+			delete(h.outcomes, id)
+		}
 	}
 	h.mu.Unlock()
 	for _, id := range old {

@@ -60,6 +60,9 @@ type Hub struct {
 	conns  map[pki.Identity]map[*tls.Conn]bool
 	active map[string]*driven // jobs that have not ended, by ID
 	ended  []string           // IDs of the jobs that have, oldest first
+
+	outcomes map[string]State // of these
+	leaving  bool             // no more jobs are taken
 }
 
 // node is a registered node and what is known of it right now.
@@ -70,6 +73,7 @@ type node struct {
 	left    time.Time // when its last control connection ended
 	noted   time.Time // when the members bucket last heard of it
 	running int       // jobs, by its own account
+	leaving bool      // it takes no more of them, likewise
 
 	registering bool      // a registration is under way
 	tried       time.Time // when the last one began
@@ -105,7 +109,7 @@ func (n *node) seen() time.Time {
 func (n *node) view(name string, now time.Time) NodeView {
 	return NodeView{
 		Name: name, Addr: n.Addr, Site: n.Site, Labels: n.Labels, Roots: n.Roots, Version: n.Version,
-		Up: n.up(now), Seen: n.seen(), Jobs: n.running, RateIn: n.RateIn, RateOut: n.RateOut,
+		Up: n.up(now), Seen: n.seen(), Leaving: n.leaving, Jobs: n.running, RateIn: n.RateIn, RateOut: n.RateOut,
 	}
 }
 
@@ -114,7 +118,7 @@ func (n *node) view(name string, now time.Time) NodeView {
 func OpenHub(ctx context.Context, config Config) (_ *Hub, err error) {
 	h := &Hub{
 		config: config, log: config.Log, joins: make(chan struct{}, 32),
-		nodes: map[string]*node{}, conns: map[pki.Identity]map[*tls.Conn]bool{}, active: map[string]*driven{},
+		nodes: map[string]*node{}, conns: map[pki.Identity]map[*tls.Conn]bool{}, active: map[string]*driven{}, outcomes: map[string]State{},
 		failures: failures{by: map[string]*rate.Limiter{}},
 	}
 	if h.log == nil {
@@ -306,6 +310,7 @@ func (h *Hub) loadJobs(ctx context.Context) error {
 		}
 		if j.State.Ended() {
 			h.ended = append(h.ended, id)
+			h.outcomes[id] = j.State
 			return
 		}
 		d := newDriven(j)
@@ -390,7 +395,7 @@ func (h *Hub) beaten(name string, b beat, notes chan<- string) beatAnswer {
 		return beatAnswer{Unregistered: true}
 	}
 	now := time.Now()
-	n.heard, n.running = now, max(b.Running, 0)
+	n.heard, n.running, n.leaving = now, max(b.Running, 0), b.Leaving
 	if now.Sub(n.noted) > memberTTL/3 {
 		select {
 		case notes <- name:

@@ -113,6 +113,7 @@ type NodeView struct {
 	Roots   []string          `json:"roots,omitempty"`
 	Version string            `json:"version"` // of its freshet
 	Up      bool              `json:"up"`
+	Leaving bool              `json:"leaving,omitempty"`  // up, but its operator stops it: it takes no more jobs
 	Seen    time.Time         `json:"seen"`               // when it was last heard of
 	Jobs    int               `json:"jobs"`               // running now
 	RateIn  unit.Bandwidth    `json:"rate_in,omitempty"`  // declared cap, bytes per second; zero: none

@@ -31,7 +31,8 @@ const (
 	joinWithin  = 20 * time.Second
 	maxUses     = 100_000
 	maxTokenTTL = 365 * 24 * time.Hour
-	joinPath    = "/v1/join"
+
+	JoinPath = "/v1/join" // of the request
 )
 
 type joinRequest struct {
@@ -231,6 +232,16 @@ func (h *Hub) ServeJoin(ctx context.Context, c *tls.Conn, _ pki.Identity) {
 	c.SetDeadline(time.Now().Add(joinWithin))
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
+	req, err := http.ReadRequest(bufio.NewReader(io.LimitReader(c, maxJoin)))
+	if err != nil {
+		return
+	}
+	h.AnswerJoin(ctx, c, req)
+}
+
+// AnswerJoin is ServeJoin for a request that has been read from c; the caller
+// bounds its body, and closes the connection.
+func (h *Hub) AnswerJoin(ctx context.Context, c net.Conn, req *http.Request) {
 	select {
 	case h.joins <- struct{}{}:
 		defer func() { <-h.joins }()
@@ -238,12 +249,8 @@ func (h *Hub) ServeJoin(ctx context.Context, c *tls.Conn, _ pki.Identity) {
 		respond(c, http.StatusServiceUnavailable, joinAnswer{Error: encodeError(fail(ErrBusy, "too many nodes are joining at once; try again"))})
 		return
 	}
-	req, err := http.ReadRequest(bufio.NewReader(io.LimitReader(c, maxJoin)))
-	if err != nil {
-		return
-	}
-	if req.Method != http.MethodPost || req.URL.Path != joinPath {
-		respond(c, http.StatusNotFound, joinAnswer{Error: encodeError(fail(ErrInvalid, "only POST %s is served without a certificate", joinPath))})
+	if req.Method != http.MethodPost || req.URL.Path != JoinPath {
+		respond(c, http.StatusNotFound, joinAnswer{Error: encodeError(fail(ErrInvalid, "only POST %s is served without a certificate", JoinPath))})
 		return
 	}
 	from, _, _ := net.SplitHostPort(c.RemoteAddr().String())
@@ -368,7 +375,7 @@ func Join(ctx context.Context, c JoinConfig) (*pki.Credentials, error) {
 }
 
 func post(c net.Conn, host string, body []byte) (a joinAnswer, err error) {
-	req, err := http.NewRequest(http.MethodPost, "https://"+host+joinPath, bytes.NewReader(body))
+	req, err := http.NewRequest(http.MethodPost, "https://"+host+JoinPath, bytes.NewReader(body))
 	if err != nil {
 		return a, err
 	}

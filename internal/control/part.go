@@ -16,7 +16,7 @@ import (
 var (
 	ErrCancelled = errors.New("cancelled")
 	ErrTimedOut  = errors.New("timed out")
-	ErrStopped   = errors.New("agent was stopped during the job")
+	ErrStopped   = errors.New("stopped by its operator")
 )
 
 // part is this node's part of a job.
@@ -98,6 +98,10 @@ func (m *member) prepare(ctx context.Context, j Job) (Prepared, error) {
 		return Prepared{}, fail(ErrInvalid, "%q is no job's ID", short(j.ID, 40))
 	}
 	m.mu.Lock()
+	if m.leaving {
+		m.mu.Unlock()
+		return Prepared{}, fail(ErrRefused, "the node is being stopped by its operator")
+	}
 	for id, p := range m.parts {
 		if id == j.ID {
 			m.mu.Unlock()
@@ -134,6 +138,9 @@ func (m *member) start(ctx context.Context, s start) error {
 	if p.cancel != nil || m.closed {
 		return nil
 	}
+	if m.leaving {
+		return fail(ErrRefused, "%v", ErrStopped)
+	}
 	p.job = s.Job
 	p.status = NodeStatus{Name: m.name, State: Running}
 	p.fresh, p.running = true, true
@@ -164,6 +171,7 @@ func (m *member) run(ctx context.Context, p *part, left time.Duration) {
 	if p.dropped {
 		delete(m.parts, p.job.ID)
 	}
+	m.noteIdle()
 	m.mu.Unlock()
 	poke(m.urge)
 }

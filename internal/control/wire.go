@@ -68,7 +68,8 @@ type jobStatus struct {
 // beat is a report of every job that the agent knows of.
 type beat struct {
 	report
-	Running int `json:"running"`
+	Running int  `json:"running"`
+	Leaving bool `json:"leaving,omitempty"` // no more jobs, please
 }
 
 // beatAnswer tells an agent which of its jobs need nothing more from it: its

@@ -4,7 +4,7 @@
 //	              ┌──────────────── Port ────────────────┐
 //	TCP accept ─▶ │ TLS 1.3, ALPN ─┬─ freshet-data/1 ────┼─▶ hello ─▶ Offer(job) ─▶ *Conn
 //	              │                ├─ freshet-control/1 ─┼─▶ handler
-//	              │                └─ http/1.1 (join) ───┼─▶ handler, no certificate asked for
+//	              │                └─ http/1.1 ──────────┼─▶ handler, with or without a certificate
 //	              └──────────────────────────────────────┘
 //	Dial(addr, name, job) ─▶ TLS 1.3, hello, verdict ─▶ *Conn
 //
@@ -25,6 +25,7 @@ package peer
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/freshet/freshet/piece"
@@ -34,7 +35,7 @@ import (
 const (
 	ProtocolData    = "freshet-data/1"
 	ProtocolControl = "freshet-control/1"
-	ProtocolJoin    = "http/1.1"
+	ProtocolHTTP    = "http/1.1"
 )
 
 const (
@@ -72,7 +73,8 @@ func CheckJob(s string) error {
 // node's memory: when none is left, reading stops and TCP pushes back. Blocks
 // are allocated when first needed.
 type Pool struct {
-	free chan []byte // nil: a block not allocated yet
+	free   chan []byte  // nil: a block not allocated yet
+	waited atomic.Int64 // nanoseconds that takers have, all together
 }
 
 // NewPool returns a pool of n blocks.
@@ -87,16 +89,36 @@ func NewPool(n int) *Pool {
 // Get takes a block of piece.BlockSize bytes, with whatever is in it, and
 // waits for one until ctx ends.
 func (p *Pool) Get(ctx context.Context) ([]byte, error) {
+	var b []byte
 	select {
-	case b := <-p.free:
-		if b == nil {
-			b = make([]byte, piece.BlockSize)
-		}
-		return b, nil
+	case b = <-p.free:
+		return block(b), nil
+	default:
+	}
+	began := time.Now()
+	defer func() { p.waited.Add(int64(time.Since(began))) }()
+	select {
+	case b = <-p.free:
+		return block(b), nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for a free block: %w", ctx.Err())
 	}
 }
+
+// block is b, allocated if it is not yet.
+func block(b []byte) []byte {
+	if b == nil {
+		b = make([]byte, piece.BlockSize)
+	}
+	return b
+}
+
+// Free and Size are how many blocks nobody has taken, and how many there are.
+func (p *Pool) Free() int { return len(p.free) }
+func (p *Pool) Size() int { return cap(p.free) }
+
+// Waited is the time that takers have waited for a block, all together.
+func (p *Pool) Waited() time.Duration { return time.Duration(p.waited.Load()) }
 
 // Put gives back a block that Get returned, of whatever length by now. It
 // panics if the block is none of a pool's or the pool is full.

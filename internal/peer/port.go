@@ -11,6 +11,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,7 +45,7 @@ type Options struct {
 }
 
 // Handler serves a connection until it returns; the Port then closes it. The
-// identity is zero if no certificate was asked for. The end of ctx closes the
+// identity is zero if the client presented no certificate, where it need not. The end of ctx closes the
 // connection.
 type Handler func(ctx context.Context, c *tls.Conn, who pki.Identity)
 
@@ -58,10 +59,28 @@ type Port struct {
 	handshakes, strangers chan struct{} // hold a token for each
 	waiting               waiters
 	door                  door
+	refusals              [refusalKinds]atomic.Int64
 
 	mu      sync.Mutex        // guards what follows
 	offers  map[string]*offer // by job
 	offered chan struct{}     // closed and replaced at each new offer
+}
+
+// Why callers were refused.
+const (
+	refusedCrowd = iota // too many of its kind
+	refusedTLS          // no certificate of ours, no protocol of ours, no TLS at all
+	refusedHello        // a data connection that was not accepted
+	refusalKinds
+)
+
+var refusalNames = [refusalKinds]string{refusedCrowd: "crowd", refusedTLS: "tls", refusedHello: "hello"}
+
+// Refusals calls f with the number of callers refused so far, by why.
+func (p *Port) Refusals(f func(why string, n int64)) {
+	for k, name := range refusalNames {
+		f(name, p.refusals[k].Load())
+	}
 }
 
 type handler struct {
@@ -126,8 +145,8 @@ func New(ln net.Listener, o Options) (*Port, error) {
 }
 
 // Handle gives the connections of a protocol to serve. Clients present a
-// certificate of the cluster unless clientCert is false, which is for joining
-// only. It is to be called before Run and panics if the protocol is taken.
+// certificate of the cluster; where clientCert is false they may also have none,
+// and who is then zero. It is to be called before Run and panics if the protocol is taken.
 func (p *Port) Handle(protocol string, clientCert bool, serve func(ctx context.Context, c *tls.Conn, who pki.Identity)) {
 	if _, taken := p.handlers[protocol]; taken || protocol == ProtocolData {
 		panic(fmt.Sprintf("peer: protocol %s is taken", protocol))
@@ -136,7 +155,7 @@ func (p *Port) Handle(protocol string, clientCert bool, serve func(ctx context.C
 	if clientCert {
 		h.conf = p.o.Hub.ServerTLS(protocol)
 	} else {
-		h.conf = p.o.Hub.JoinServerTLS(protocol)
+		h.conf = p.o.Hub.OpenServerTLS(protocol)
 	}
 	p.handlers[protocol] = h
 }
@@ -227,6 +246,7 @@ func (p *Port) serve(ctx context.Context, raw net.Conn) {
 	if !ok {
 		raw.Close()
 		<-p.handshakes
+		p.refusals[refusedCrowd].Add(1)
 		log.Debug("too many handshakes with one host", "limit", maxHandshakesHost)
 		return
 	}
@@ -250,13 +270,14 @@ func (p *Port) serve(ctx context.Context, raw net.Conn) {
 			io.WriteString(raw, "HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\nThis is a Freshet port: it speaks TLS.\n")
 		}
 		raw.Close()
+		p.refusals[refusedTLS].Add(1)
 		log.Debug("handshake failed", "err", p.o.Hub.Explain(err))
 		return
 	}
 	cs := t.ConnectionState()
 	h := p.handlers[cs.NegotiatedProtocol]
 	var who pki.Identity
-	if h.clientCert {
+	if h.clientCert || len(cs.PeerCertificates) > 0 {
 		var err error
 		if who, err = pki.PeerIdentity(cs); err != nil {
 			t.Close()
@@ -266,16 +287,22 @@ func (p *Port) serve(ctx context.Context, raw net.Conn) {
 	if cs.NegotiatedProtocol == ProtocolData {
 		if err := p.receive(ctx, t, w, who, done); err != nil {
 			raw.Close()
+			if errors.Is(err, io.EOF) { // who only wanted to see that we are here
+				log.Debug("data connection closed before its hello", "node", who.Name)
+				return
+			}
+			p.refusals[refusedHello].Add(1)
 			log.Info("data connection refused", "node", who.Name, "err", err)
 		}
 		return
 	}
 	defer t.Close()
-	if !h.clientCert {
+	if who == (pki.Identity{}) {
 		select {
 		case p.strangers <- struct{}{}:
 			defer func() { <-p.strangers }()
 		default:
+			p.refusals[refusedCrowd].Add(1)
 			log.Warn("too many connections without a certificate", "limit", maxStrangers)
 			return
 		}

@@ -232,6 +232,7 @@ func TestHelloRefusals(t *testing.T) {
 	}{
 		{"hello with another's name", node, hello{Name: "c", Job: "j"}.Append(nil), WrongName, `"c"`},
 		{"an admin", creds(t, ca, pki.Admin, "root"), hello{Name: "root", Job: "j"}.Append(nil), NotANode, "root (admin)"},
+		{"a monitor", creds(t, ca, pki.Monitor, "m"), hello{Name: "m", Job: "j"}.Append(nil), NotANode, "m (monitor)"},
 		{"reserved bits", node, reserved, BadFrame, "reserved"},
 		{"another version", node, appendPrefix(nil, 7, 0), OtherVer, "version 7"},
 	} {
@@ -292,7 +293,7 @@ func TestPortTellsProtocolsApart(t *testing.T) {
 			seen <- "control " + who.String()
 			io.WriteString(c, "c")
 		})
-		p.Handle(ProtocolJoin, false, func(ctx context.Context, c *tls.Conn, who pki.Identity) {
+		p.Handle(ProtocolHTTP, false, func(ctx context.Context, c *tls.Conn, who pki.Identity) {
 			seen <- "join " + who.Name
 			io.WriteString(c, "j")
 		})

@@ -262,7 +262,7 @@ func (n *node) readSpan(ctx context.Context, o order) error {
 		return n.sourceError(o.span, err)
 	}
 	defer body.Close()
-	r := counting{body, &n.fromStore}
+	r := counting{body, &n.fromStore, &n.Counters.FromStore}
 	if _, err := io.CopyN(io.Discard, r, int64(skip)); err != nil {
 		return n.sourceError(o.span, err)
 	}
@@ -281,13 +281,14 @@ func (n *node) sourceError(span piece.Range, err error) error {
 
 // counting counts the bytes read from the store.
 type counting struct {
-	r io.Reader
-	n *atomic.Int64
+	r      io.Reader
+	n, all *atomic.Int64
 }
 
 func (c counting) Read(p []byte) (int, error) {
 	k, err := c.r.Read(p)
 	c.n.Add(int64(k))
+	c.all.Add(int64(k))
 	return k, err
 }
 

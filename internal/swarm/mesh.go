@@ -388,7 +388,9 @@ func heldWrong(p int) error {
 func (n *node) block(ev evBlock) {
 	rank := ev.link.rank
 	n.fromPeers += unit.Bytes(ev.n)
+	n.Counters.peer(n.Members[rank].Name).Received.Add(int64(ev.n))
 	if !ev.wanted {
+		n.Counters.Unasked.Add(int64(ev.n))
 		n.ex.Discarded(rank, ev.piece, ev.block, n.now)
 		return
 	}
@@ -402,6 +404,9 @@ func (n *node) block(ev evBlock) {
 	e, _ := n.man.Entry(ev.piece)
 	shaken := n.shaken[ev.piece]
 	delete(n.shaken, ev.piece)
+	if ev.outcome.sum != e.Sum {
+		n.Counters.Spoiled.Add(pieceBytes(n.Layout, ev.piece))
+	}
 	switch {
 	case ev.outcome.sum == e.Sum:
 		n.got(ev.piece, ev.outcome.sum, n.Members[most(ev.outcome.from)].Name)
@@ -440,6 +445,7 @@ func (n *node) nameAll(ranks []int) string {
 func (n *node) got(p int, sum uint64, from string) {
 	size := n.pieceSize(p)
 	n.have += size
+	n.Counters.Verified.Add(1)
 	n.sums[p] = sum
 	n.sendCancels(n.ex.Got(p))
 	n.news = append(n.news, p)

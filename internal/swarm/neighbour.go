@@ -129,6 +129,13 @@ func (o *outbox) cancel(r exchange.Request) {
 	o.blocks = kept
 }
 
+// depth is the number of blocks that wait.
+func (o *outbox) depth() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.queued
+}
+
 // choke empties the queue of blocks.
 func (o *outbox) choke() {
 	o.mu.Lock()
@@ -236,6 +243,7 @@ func (l *link) read(ctx context.Context, n *node) error {
 func (l *link) readBlock(ctx context.Context, n *node, size int) error {
 	var head [blockHeaderBytes]byte
 	if size < len(head) {
+		n.Counters.Broken.Add(int64(size))
 		return &violation{errShort}
 	}
 	if _, err := io.ReadFull(l.conn, head[:]); err != nil {
@@ -243,6 +251,7 @@ func (l *link) readBlock(ctx context.Context, n *node, size int) error {
 	}
 	h, err := parseBlockHeader(head[:], size, n.Layout)
 	if err != nil {
+		n.Counters.Broken.Add(int64(size))
 		return &violation{err}
 	}
 	buf, err := n.Receive.Get(ctx)
@@ -274,9 +283,12 @@ type violation struct{ error }
 
 func (v *violation) Unwrap() error { return v.error }
 
-// run runs a link until it ends, and tells the loop that it did.
+// run runs a link until it ends, and tells the loop that it did. The end of ctx
+// alone does not end it: the loop still says goodbye over it then, so that the other end
+// need not find out by silence. The loop's own end does.
 func (l *link) run(ctx context.Context, n *node) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
 	var writer error
 	var wg sync.WaitGroup
@@ -291,6 +303,13 @@ func (l *link) run(ctx context.Context, n *node) {
 			}
 		}
 		cancel()
+	})
+	wg.Go(func() {
+		select {
+		case <-n.ended:
+			cancel()
+		case <-ctx.Done():
+		}
 	})
 	err := l.read(ctx, n)
 	cancel()

@@ -75,6 +75,7 @@ type node struct {
 	faults                []Fault
 	blamed                int
 	reported              time.Time
+	sampled               sample
 	fatal                 error
 }
 
@@ -112,10 +113,13 @@ type (
 
 func newNode(c Config) *node {
 	now := time.Now()
+	if c.Counters == nil {
+		c.Counters = &Counters{}
+	}
 	n := &node{
 		Config: c, policy: c.policy(), digest: c.Object.Checksum.Algorithm,
 		events: make(chan any, 64), ended: make(chan struct{}),
-		now: now, moved: now, man: exchange.NewManifest(c.Layout),
+		now: now, moved: now, sampled: sample{at: now}, man: exchange.NewManifest(c.Layout),
 		neighbours: make([]neighbour, len(c.Members)), rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{},
 	}
 	if !c.Object.Checksum.Usable(c.Layout) {
@@ -160,6 +164,7 @@ func (n *node) run(ctx context.Context) (err error) {
 	}()
 	defer cancel()
 	defer close(n.ended)
+	defer n.uncount()
 
 	if len(n.Members) > 1 {
 		incoming, withdraw := n.Network.Offer(n.Job)
@@ -190,7 +195,7 @@ func (n *node) run(ctx context.Context) (err error) {
 		case n.now = <-tick.C:
 			n.tick(ctx)
 		case <-ctx.Done():
-			n.leave("cancelled")
+			n.leave(context.Cause(ctx).Error())
 			n.drain()
 			return ctx.Err()
 		}
@@ -267,6 +272,7 @@ func (n *node) handle(ctx context.Context, ev any) {
 	case evMessage:
 		if n.current(ev.link) {
 			if err := n.message(ev); err != nil {
+				n.Counters.Broken.Add(int64(len(ev.payload)))
 				n.expel(ev.link.rank, err)
 			}
 		}
@@ -274,6 +280,7 @@ func (n *node) handle(ctx context.Context, ev any) {
 		n.block(ev)
 	case evSent:
 		n.sent += unit.Bytes(ev.n)
+		n.Counters.peer(n.Members[ev.link.rank].Name).Sent.Add(int64(ev.n))
 		n.ex.Sent(ev.link.rank, unit.Bytes(ev.n), n.now)
 		n.neighbours[ev.link.rank].moved = n.now
 	case evFetched:
@@ -334,6 +341,7 @@ func (n *node) step(ctx context.Context) {
 // tick looks at slots and deadlines.
 func (n *node) tick(ctx context.Context) {
 	n.announce()
+	n.count()
 	n.rechoke()
 	if n.now.Sub(n.asked) > answerWithin {
 		n.works.GiveUp()

@@ -102,6 +102,7 @@ type Config struct {
 	Receive   *peer.Pool     // of blocks on their way in, shared by all jobs of a process
 	Send      *peer.Pool     // of blocks on their way out; apart, so that two nodes cannot wait for each other
 	Recorder  *Recorder      // nil: none
+	Counters  *Counters      // shared by all jobs of a process; nil: counts into nowhere
 	Report    func(Progress) // called a few times a second, by the loop; nil: none
 	Log       *slog.Logger   // nil: none
 }

@@ -1,0 +1,77 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Leave tells the hub that this node takes no more jobs, and returns when those
+// that run here have ended, or ctx has. Who wants the node to end then ends Run:
+// what still runs fails with ErrStopped, and the hub is told.
+func (a *Agent) Leave(ctx context.Context) {
+	m := a.current.Load()
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	if m.idle == nil {
+		m.leaving, m.idle = true, make(chan struct{})
+		m.noteIdle()
+	}
+	idle := m.idle
+	m.mu.Unlock()
+	poke(m.urge)
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}
+
+// noteIdle tells Leave when nothing runs any more. m.mu is held.
+func (m *member) noteIdle() {
+	if m.idle == nil {
+		return
+	}
+	for _, p := range m.parts {
+		if p.running {
+			return
+		}
+	}
+	select {
+	case <-m.idle:
+	default:
+		close(m.idle)
+	}
+}
+
+// awayGrace is how long the hub may be away before an agent calls itself
+// unhealthy: a restarted hub is back before.
+const awayGrace = 30 * time.Second
+
+// Healthy says whether the hub has heard this agent lately.
+func (a *Agent) Healthy(context.Context) error {
+	m := a.current.Load()
+	if m == nil {
+		return errors.New("not connected to the control plane")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.beaten.IsZero() || time.Since(m.beaten) > awayGrace {
+		return errors.New("the control plane does not answer")
+	}
+	return nil
+}
+
+// Leave makes the hub take no more jobs. What runs goes on.
+func (h *Hub) Leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leaving = true
+}
+
+func (h *Hub) isLeaving() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.leaving
+}

@@ -1,0 +1,46 @@
+package control
+
+import (
+	"context"
+
+	"github.com/freshet/freshet/internal/pki"
+)
+
+// A monitor's certificate is asked for by an admin, who makes the key.
+type (
+	monitorRequest struct {
+		Name string `json:"name"`
+		CSR  string `json:"csr"` // PEM
+	}
+	monitorAnswer struct {
+		Certificate string `json:"certificate"` // PEM
+		Authority   string `json:"authority"`   // PEM
+	}
+)
+
+// monitor signs a certificate with which metrics may be read, and nothing else.
+func (h *Hub) monitor(r monitorRequest) (monitorAnswer, error) {
+	certPEM, err := h.authority.Issue(pki.Monitor, r.Name, []byte(r.CSR))
+	if err != nil {
+		return monitorAnswer{}, fail(ErrInvalid, "%v", err)
+	}
+	h.log.Info("monitor's certificate issued", "monitor", r.Name)
+	return monitorAnswer{Certificate: string(certPEM), Authority: string(h.authority.CertificatePEM())}, nil
+}
+
+// Monitor makes credentials with which metrics may be read, and nothing else.
+// The key does not leave this process.
+func (c *Client) Monitor(ctx context.Context, name string) (*pki.Credentials, error) {
+	req, err := pki.NewRequest()
+	if err != nil {
+		return nil, err
+	}
+	var a monitorAnswer
+	if err := c.call(ctx, "monitor", monitorRequest{name, string(req.CSR())}, &a, true); err != nil {
+		return nil, err
+	}
+	return req.Accept([]byte(a.Certificate), []byte(a.Authority), c.cluster)
+}
+
+// Hub is where the control plane is reached, HOST:PORT.
+func (c *Client) Hub() string { return c.hub }

@@ -1,0 +1,102 @@
+package swarm
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// A node that is stopped says so, and the others take its work over at once:
+// they neither dial it again nor wait for it to be silent.
+func TestStoppedNodeSaysGoodbye(t *testing.T) {
+	stopped := errors.New("stopped by its operator")
+	for _, stop := range []int{0, 1, 2} { // who dialed whom must not matter
+		swarmOf(t, 3, 24*unit.MiB, Steal, func(b *bench) {
+			for i := range b.configs {
+				b.configs[i].Store = slow{b.store, 2 << 20}
+			}
+			b.after(2*time.Second, func() { b.cancel[stop](stopped) })
+			b.run()
+			if err := b.errs[stop]; !errors.Is(err, stopped) {
+				t.Errorf("n%d ended with %v, want %v", stop, err, stopped)
+			}
+			for i := range b.configs {
+				if i == stop {
+					continue
+				}
+				b.complete(BySource, i)
+				want := fmt.Sprintf("n%d: left the job: %v\n", stop, stopped)
+				if got := b.faultsOf(i); got != want {
+					b.t.Errorf("n%d saw %q, want %q", i, got, want)
+				}
+			}
+		})
+	}
+}
+
+// Counters of all nodes agree with each other and with what each reports, and
+// nothing of a job that has ended is in the gauges.
+func TestCountersSayWhatWasMoved(t *testing.T) {
+	swarmOf(t, 3, 8*unit.MiB, Steal, func(b *bench) {
+		counters := make([]Counters, len(b.configs))
+		for i := range b.configs {
+			b.configs[i].Counters = &counters[i]
+			b.configs[i].Store = slow{b.store, 2 << 20}
+		}
+		b.run()
+		b.complete(BySource, 0, 1, 2)
+		for i := range counters {
+			c, p := &counters[i], b.results[i]
+			var received, sent int64
+			c.Peers(func(name string, share *PeerCounters) {
+				received += share.Received.Load()
+				sent += share.Sent.Load()
+				for j := range counters {
+					if nodeName(j) == name && counters[j].peer(nodeName(i)).Sent.Load() != share.Received.Load() {
+						t.Errorf("n%d got %d bytes from %s, which has sent it %d", i, share.Received.Load(), name, counters[j].peer(nodeName(i)).Sent.Load())
+					}
+				}
+			})
+			if got := c.FromStore.Load(); got != int64(p.StoreBytes) || got == 0 {
+				t.Errorf("n%d: %d bytes from the store, and it reports %d", i, got, p.StoreBytes)
+			}
+			if received != int64(p.PeerBytes) || sent != int64(p.SentBytes) || received == 0 {
+				t.Errorf("n%d: %d bytes from and %d to peers, and it reports %d and %d", i, received, sent, p.PeerBytes, p.SentBytes)
+			}
+			if got, want := c.Verified.Load(), int64(b.configs[i].Layout.Count()); got != want {
+				t.Errorf("n%d: %d pieces verified, want %d", i, got, want)
+			}
+			if e, q := c.Events.Load(), c.Queued.Load(); e != 0 || q != 0 {
+				t.Errorf("n%d: %d events and %d blocks are queued by no job", i, e, q)
+			}
+			waited := map[string]time.Duration{}
+			c.Waits(func(what string, d time.Duration) { waited[what] = d })
+			if waited["store"] < b.took[i]/2 { // it is slow, and all else is not
+				t.Errorf("n%d: took %v and waited %v", i, b.took[i], waited)
+			}
+		}
+	})
+}
+
+// What is thrown away is counted by why.
+func TestCountersOfWrongBytes(t *testing.T) {
+	swarmOf(t, 2, 8*unit.MiB, Steal, func(b *bench) {
+		var c Counters
+		b.configs[1].Counters = &c
+		bad := false
+		b.disks[0].corrupt = func(off int64, p []byte) { // once, of what n0 sends
+			if !bad {
+				p[0] ^= 1
+				bad = true
+			}
+		}
+		b.run()
+		if got := c.Spoiled.Load(); got == 0 || got%int64(b.configs[1].Layout.Piece) != 0 {
+			t.Errorf("%d bytes were thrown away for their digest, want a piece or more; n1 saw %q", got, strings.TrimSpace(b.faultsOf(1)))
+		}
+	})
+}

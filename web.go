@@ -1,0 +1,160 @@
+package freshet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/metrics"
+	"github.com/freshet/freshet/internal/pki"
+)
+
+// Bounds of a request over HTTP.
+const (
+	maxWebRequest = 32 << 10
+	webWithin     = 20 * time.Second
+)
+
+// web is what a node's port serves over HTTP: one request a connection, since
+// the callers are strangers and scrapers.
+//
+//	POST /v1/join  where the control plane runs; no certificate needed, but a token
+//	GET  /healthz  no certificate needed: "ok", or what is wrong
+//	GET  /metrics  with the certificate of a monitor or an admin
+type web struct {
+	hub     *control.Hub // nil: no control plane here
+	healthy func(context.Context) error
+	metrics http.Handler
+}
+
+func (n *Node) web() *web {
+	p := metrics.Process{Version: n.config.Version, Port: n.port}
+	if n.hub != nil {
+		p.Census = n.hub.Census
+	}
+	if w := n.worker; w != nil {
+		p.Agent = &metrics.Agent{Swarm: &w.counters, Receive: w.receive, Send: w.send, Retries: w.retries.Load, Jobs: w.tally.counts}
+	}
+	return &web{hub: n.hub, healthy: n.Healthy, metrics: metrics.Handler(p)}
+}
+
+// serve answers the one request of a connection.
+func (s *web) serve(ctx context.Context, c *tls.Conn, who pki.Identity) {
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(webWithin))
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	req, err := http.ReadRequest(bufio.NewReader(io.LimitReader(c, maxWebRequest)))
+	if err != nil {
+		return
+	}
+	if req.URL.Path == control.JoinPath && s.hub != nil {
+		s.hub.AnswerJoin(ctx, c, req)
+		return
+	}
+	a := &answer{status: http.StatusOK, header: http.Header{}}
+	s.answer(a, req.WithContext(ctx), who)
+	a.send(c, req)
+}
+
+func (s *web) answer(a *answer, req *http.Request, who pki.Identity) {
+	path := req.URL.Path
+	switch {
+	case path != "/healthz" && path != "/metrics":
+		http.Error(a, "there are /healthz and /metrics here", http.StatusNotFound)
+	case req.Method != http.MethodGet && req.Method != http.MethodHead:
+		a.header.Set("Allow", "GET, HEAD")
+		http.Error(a, path+" is only read", http.StatusMethodNotAllowed)
+	case path == "/healthz":
+		if err := s.healthy(req.Context()); err != nil {
+			http.Error(a, strings.ReplaceAll(err.Error(), "\n", "; "), http.StatusServiceUnavailable)
+			return
+		}
+		a.header.Set("Content-Type", "text/plain; charset=utf-8")
+		io.WriteString(a, "ok\n")
+	case who == pki.Identity{}:
+		http.Error(a, "metrics are for who presents a certificate: \"freshet monitor --out DIR\" makes one for Prometheus", http.StatusUnauthorized)
+	case who.Role != pki.Monitor && who.Role != pki.Admin:
+		http.Error(a, "metrics are for a monitor's or an admin's certificate, and this is that of "+who.String(), http.StatusForbidden)
+	default:
+		s.metrics.ServeHTTP(a, req)
+	}
+}
+
+// answer is a http.ResponseWriter that keeps what is written until it is sent.
+type answer struct {
+	status int
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
+
+func (a *answer) send(c io.Writer, req *http.Request) {
+	resp := http.Response{
+		Request: req, StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1, Close: true, ContentLength: int64(a.body.Len()),
+		Header: a.header, Body: io.NopCloser(&a.body),
+	}
+	resp.Write(c) // if this fails the caller hears nothing, and asks again
+}
+
+// Healthy says whether this process can do its work: a control plane whose
+// records answer, an agent that its control plane hears and whose roots can be
+// written. The error says what is wrong.
+func (n *Node) Healthy(ctx context.Context) error {
+	var errs []error
+	if n.hub != nil {
+		errs = append(errs, n.hub.Healthy(ctx))
+	}
+	if n.worker != nil {
+		if a := n.agent.Load(); a == nil {
+			errs = append(errs, errors.New("starting"))
+		} else {
+			errs = append(errs, a.Healthy(ctx))
+		}
+		for _, dir := range n.worker.roots.Dirs() {
+			errs = append(errs, n.worker.roots.Check(filepath.Join(dir, "x")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tally counts this node's parts of jobs.
+type tally struct {
+	mu      sync.Mutex // guards what follows
+	running int64
+	ended   map[control.State]int64
+}
+
+func (t *tally) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running++
+}
+
+func (t *tally) end(s control.State) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running--
+	if t.ended == nil {
+		t.ended = map[control.State]int64{}
+	}
+	t.ended[s]++
+}
+
+func (t *tally) counts() (running int64, ended map[control.State]int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running, maps.Clone(t.ended)
+}
