@@ -7,7 +7,8 @@ STATIC      := CGO_ENABLED=0
 ARGS        ?=# of the demo: make demo ARGS='--nodes 4 --size 64MiB'
 TESTFLAGS   ?=# of go test: make test TESTFLAGS='-count=1 -v'
 FUZZTIME    ?= 10s
-.PHONY: help demo build test unit lint cross fuzz bench setup clean
+SCANTIME    ?= 1m
+.PHONY: help demo build test unit lint cross fuzz scan bench setup clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -36,6 +37,9 @@ cross: ## bin/freshet-OS-ARCH for all platforms
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+scan: ## what scanners and fuzzers do, at the ports of running nodes for SCANTIME (1m), while jobs run
+	go test -count=1 -v -timeout 30m -run '^TestScan$$' ./cmd/freshet -scan $(SCANTIME)
 
 bench: ## all Go benchmarks
 	go test -run '^$$' -bench . -benchmem ./...

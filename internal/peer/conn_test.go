@@ -233,6 +233,32 @@ func TestSilentCallersDoNotKeepOthersOut(t *testing.T) {
 	}
 }
 
+// hosted is a connection from an address of its own.
+type hosted struct {
+	net.Conn
+	host string
+}
+
+func (c hosted) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.host), Port: 1} }
+
+// TestSilentHostsMakeRoom has many hosts that take all places together.
+func TestSilentHostsMakeRoom(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		began := time.Now()
+		for i := range maxHandshakes + 10 {
+			here, there := net.Pipe()
+			defer here.Close()
+			a.ln.(*pipeListener).conns <- hosted{there, fmt.Sprintf("10.0.0.%d", i%8)}
+		}
+		atA, atB := connect(t, a, b)
+		defer atA.Close()
+		defer atB.Close()
+		if waited := time.Since(began); waited > 0 { // by the bubble's clock
+			t.Errorf("callers waited %v for the silent ones before them", waited)
+		}
+	})
+}
+
 func TestDoor(t *testing.T) {
 	conn := func(host string) (*brokenConn, net.Conn) {
 		c := &brokenConn{host: host}

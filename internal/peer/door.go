@@ -51,6 +51,23 @@ func (d *door) enter(raw net.Conn) (*caller, bool) {
 	return c, true
 }
 
+// makeRoom closes the oldest silent connection of the host that has most of
+// them, if there is one: many hosts that only hold the line do not keep out those who speak.
+func (d *door) makeRoom() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var most *host
+	for _, h := range d.hosts {
+		if most == nil || len(h.silent) > len(most.silent) {
+			most = h
+		}
+	}
+	if most != nil && len(most.silent) > 0 {
+		most.silent[0].raw.Close()
+		most.silent = slices.Delete(most.silent, 0, 1)
+	}
+}
+
 // heard notes that c's ClientHello is there.
 func (d *door) heard(c *caller) {
 	d.mu.Lock()

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	maxHandshakes     = 256 // under way at once; further callers wait in the listen backlog
+	maxHandshakes     = 256 // under way at once; then the oldest that says nothing makes room, or callers wait in the listen backlog
 	maxHandshakesHost = 128 // of these from one host, which may run 64 nodes that all call at once
 	maxStrangers      = 256 // connections of clients without a certificate
 	maxWaiting        = 256 // data connections for jobs that are not on offer yet
@@ -201,8 +201,13 @@ func (p *Port) Run(ctx context.Context) error {
 	for {
 		select {
 		case p.handshakes <- struct{}{}:
-		case <-ctx.Done():
-			return nil
+		default:
+			p.door.makeRoom()
+			select {
+			case p.handshakes <- struct{}{}:
+			case <-ctx.Done():
+				return nil
+			}
 		}
 		raw, err := p.ln.Accept()
 		if err == nil {
