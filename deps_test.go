@@ -66,7 +66,8 @@ const order = `
 	freshet, internal/s3serve, internal/report < cmd/freshet;
 
 	# The figures.
-	unit < bench;
+	unit < bench < bench/big;
+	bench, internal/lab/cluster, internal/swarm < bench/broadcast;
 `
 
 // fences says which of our packages may import from another module, by the

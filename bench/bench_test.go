@@ -191,7 +191,26 @@ func results(runs int, busy func(algorithm string, seed uint64) float64) (rs []R
 
 func speedup(e *Evidence) float64 {
 	n := Params{"nodes": "4"}
-	return e.Median(Point{"flat", n}, "mean") / e.Median(Point{"steal", n}, "mean")
+	return e.Ratio("mean", Point{"flat", n}, Point{"steal", n}).Median
+}
+
+// TestRatio: runs are compared with those of their own seed.
+func TestRatio(t *testing.T) {
+	var rs []Result
+	for seed, v := range []float64{1, 2, 4, 0, 8} {
+		rs = append(rs,
+			Result{Cell: Cell{Algorithm: "a", Seed: uint64(seed)}, Numbers: map[string]float64{"x": 12}},
+			Result{Cell: Cell{Algorithm: "b", Seed: uint64(seed)}, Numbers: map[string]float64{"x": v}})
+	}
+	rs[0].Busy, rs[8].Error = 0.9, "no"
+	got, bound := Ratio(rs, "x", Point{"a", nil}, Point{"b", nil})
+	if want := (Span{3, 4.5, 6, 2}); got != want || bound != 1 {
+		t.Errorf("ratios %+v, %d cpu-bound; want %+v, 1", got, bound, want)
+	}
+	e := &Evidence{rs: rs, fewer: 100}
+	if got := e.Span(Point{"a", nil}, "x"); got.N != 3 || e.fewer != 3 || e.bound != 1 {
+		t.Errorf("evidence %+v of %+v", got, e)
+	}
 }
 
 // TestVerdicts: a claim is met or missed by enough runs in which there was
@@ -281,7 +300,7 @@ func TestPicture(t *testing.T) {
 	p := Picture{X: "nodes", Y: "completion (s)", Groups: []string{"4", "8"}, Legend: []Key{{"lower bound", "dashed"}},
 		Series: []Series{
 			{"flat", []Mark{{Low: 1, High: 4, Middle: Span{2, 3, 4, 5}, Limit: 1.5}, {Low: 2, High: 43, Middle: Span{2, 3, 4, 5}}}},
-			{"steal", []Mark{{Stack: []float64{1, 2}}, {}}},
+			{"steal", []Mark{{Stack: []float64{1, 2}, Note: "†"}, {}}},
 		}}
 	for _, p.Joined = range []bool{false, true} {
 		if err := p.SVG(file); err != nil {
@@ -291,7 +310,7 @@ func TestPicture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{">nodes<", ">completion (s)<", ">4<", ">8<", ">flat<", ">steal<", ">lower bound<", "#8A939E", "#D55E00"} {
+		for _, want := range []string{">nodes<", ">completion (s)<", ">4<", ">8<", ">flat<", ">steal<", ">lower bound<", ">†<", "#8A939E", "#D55E00"} {
 			if !strings.Contains(string(svg), want) {
 				t.Errorf("joined %v: no %s in the picture", p.Joined, want)
 			}

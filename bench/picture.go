@@ -24,18 +24,24 @@ var (
 	muted = color.RGBA{0x6b, 0x74, 0x80, 0xff}
 	faint = color.RGBA{0xe3, 0xe6, 0xea, 0xff}
 
-	colours = map[string]color.RGBA{
-		"flat":      {0x8a, 0x93, 0x9e, 0xff},
-		"non-steal": {0x00, 0x72, 0xb2, 0xff},
-		"steal":     {0xd5, 0x5e, 0x00, 0xff},
+	looks = map[string]look{
+		"flat":      {color.RGBA{0x8a, 0x93, 0x9e, 0xff}, draw.CircleGlyph{}},
+		"non-steal": {color.RGBA{0x00, 0x72, 0xb2, 0xff}, draw.BoxGlyph{}},
+		"steal":     {color.RGBA{0xd5, 0x5e, 0x00, 0xff}, draw.PyramidGlyph{}},
 	}
 )
 
-func colour(name string) color.RGBA {
-	if c, ok := colours[name]; ok {
-		return c
+// look is how an algorithm is drawn; the shape is for those who see no colours.
+type look struct {
+	colour color.RGBA
+	shape  draw.GlyphDrawer
+}
+
+func lookOf(algorithm string) look {
+	if l, ok := looks[algorithm]; ok {
+		return l
 	}
-	return color.RGBA{0x00, 0x9e, 0x73, 0xff}
+	return look{color.RGBA{0x00, 0x9e, 0x73, 0xff}, draw.CrossGlyph{}}
 }
 
 // pale is c mixed with white.
@@ -66,12 +72,21 @@ type Mark struct {
 	Stack     []float64 // bars upon each other from zero, the first one full, the second one pale
 	Middle    Span      // a dot at the median, with a whisker from the least to the most
 	Limit     float64   // a dashed line across
+	Note      string    // a sign above all that
+}
+
+// top is the highest number in the mark.
+func (m Mark) top() (sum float64) {
+	for _, part := range m.Stack {
+		sum += part
+	}
+	return max(m.High, sum, m.Middle.Max)
 }
 
 // Key is an entry of the legend without a series.
 type Key struct {
 	Name string
-	Kind string // "dashed", "dot", "full" or "pale"
+	Kind string // "dashed", "dot", "full", "pale" or "†"
 }
 
 const (
@@ -120,7 +135,8 @@ func (p Picture) plot() *plot.Plot {
 	for i, name := range p.Groups {
 		names = append(names, plot.Tick{Value: float64(i), Label: name})
 	}
-	g.X.Tick.Marker, g.X.Tick.Length = plot.ConstantTicks(names), 0
+	g.X.Tick.Marker, g.X.Tick.Length = plot.ConstantTicks(names), 4
+	g.X.Tick.Width = 0 // a group is not a point
 	step, top := scale(p.most())
 	var values []plot.Tick
 	for i := 0; float64(i)*step <= top*(1+1e-9); i++ {
@@ -135,11 +151,7 @@ func (p Picture) plot() *plot.Plot {
 func (p Picture) most() (top float64) {
 	for _, s := range p.Series {
 		for _, m := range s.Marks {
-			var sum float64
-			for _, part := range m.Stack {
-				sum += part
-			}
-			top = max(top, m.High, sum, m.Middle.Max, m.Limit)
+			top = max(top, m.top(), m.Limit)
 		}
 	}
 	return top
@@ -184,7 +196,8 @@ func (m marks) Plot(c draw.Canvas, g *plot.Plot) {
 	}
 	half := slot * 0.36
 	for i, s := range m.Series {
-		col := colour(s.Name)
+		look := lookOf(s.Name)
+		col := look.colour
 		var before vg.Point
 		joins := false
 		for k, mark := range s.Marks {
@@ -200,6 +213,11 @@ func (m marks) Plot(c draw.Canvas, g *plot.Plot) {
 				c.SetColor([]color.RGBA{col, pale(col)}[part%2])
 				c.Fill(rectangle(mid-half, y(from), mid+half, y(from+v)))
 				from += v
+			}
+			if mark.Note != "" {
+				style := letters()
+				style.XAlign = -0.5
+				c.FillText(style, vg.Point{X: mid, Y: y(mark.top()) + 9}, mark.Note)
 			}
 			if mark.Limit > 0 {
 				reach := slot / 2
@@ -222,30 +240,27 @@ func (m marks) Plot(c draw.Canvas, g *plot.Plot) {
 				stroke(c, col, 1.5, nil, mid-4, lo, mid+4, lo)
 				stroke(c, col, 1.5, nil, mid-4, hi, mid+4, hi)
 			}
-			c.DrawGlyph(draw.GlyphStyle{Color: col, Radius: 4.5, Shape: shapes[i%len(shapes)]}, here)
+			c.DrawGlyph(draw.GlyphStyle{Color: col, Radius: 4.5, Shape: look.shape}, here)
 			before, joins = here, true
 		}
 	}
 }
 
-// shapes tell series apart where colours do not.
-var shapes = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}
-
 // legend is a row above the data.
 func (p Picture) legend(c draw.Canvas) {
-	style := text.Style{Color: ink, Font: sans(12), Handler: plot.DefaultTextHandler, YAlign: -0.38}
+	style := letters()
 	left, mid := c.Min.X+56, c.Max.Y-16
 	put := func(name string, sample func(x vg.Length)) {
 		sample(left)
 		c.FillText(style, vg.Point{X: left + 22, Y: mid}, name)
-		left += 22 + style.Width(name) + 22
+		left += 22 + style.Width(name) + 18
 	}
-	for i, s := range p.Series {
+	for _, s := range p.Series {
 		put(s.Name, func(x vg.Length) {
-			col := colour(s.Name)
+			col := lookOf(s.Name).colour
 			if p.Joined {
 				stroke(c, col, 2, nil, x, mid, x+16, mid)
-				c.DrawGlyph(draw.GlyphStyle{Color: col, Radius: 4.5, Shape: shapes[i%len(shapes)]}, vg.Point{X: x + 8, Y: mid})
+				c.DrawGlyph(draw.GlyphStyle{Color: col, Radius: 4.5, Shape: lookOf(s.Name).shape}, vg.Point{X: x + 8, Y: mid})
 				return
 			}
 			c.SetColor(col)
@@ -257,6 +272,8 @@ func (p Picture) legend(c draw.Canvas) {
 			switch k.Kind {
 			case "dashed":
 				stroke(c, ink, 1.5, []vg.Length{4, 2}, x, mid, x+16, mid)
+			case "†":
+				c.FillText(style, vg.Point{X: x + 8, Y: mid}, k.Kind)
 			case "dot":
 				c.DrawGlyph(draw.GlyphStyle{Color: ink, Radius: 4.5, Shape: draw.CircleGlyph{}}, vg.Point{X: x + 8, Y: mid})
 			default:
@@ -268,6 +285,10 @@ func (p Picture) legend(c draw.Canvas) {
 			}
 		})
 	}
+}
+
+func letters() text.Style {
+	return text.Style{Color: ink, Font: sans(12), Handler: plot.DefaultTextHandler, YAlign: -0.38}
 }
 
 func rectangle(x0, y0, x1, y1 vg.Length) (p vg.Path) {

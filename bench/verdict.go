@@ -93,6 +93,31 @@ func (w Wanted) met(v float64) bool {
 	return v < w.limit
 }
 
+// Ratio is the span of a number at a over the same number at b, seed by seed:
+// where both runs count. bound is how many pairs do not because the processors
+// were busy in one of them.
+func Ratio(rs []Result, number string, a, b Point) (s Span, bound int) {
+	under := map[uint64]Result{}
+	for _, r := range At(rs, b) {
+		if v := r.Numbers[number]; r.Error == "" && v > 0 {
+			under[r.Seed] = r
+		}
+	}
+	var v []float64
+	for _, r := range At(rs, a) {
+		u, ok := under[r.Seed]
+		x, has := r.Numbers[number]
+		switch {
+		case !ok || !has || r.Error != "":
+		case r.CPUBound() || u.CPUBound():
+			bound++
+		default:
+			v = append(v, x/u.Numbers[number])
+		}
+	}
+	return SpanOf(v), bound
+}
+
 // Evidence hands a claim its numbers, and notes whether they are good enough.
 type Evidence struct {
 	rs    []Result
@@ -111,14 +136,22 @@ func (e *Evidence) Span(p Point, number string) Span {
 			bound++
 		}
 	}
-	if len(v) < e.fewer {
-		e.fewer, e.bound = len(v), bound
-	}
+	e.note(len(v), bound)
 	return SpanOf(v)
 }
 
-// Median is the median of a number at a point.
-func (e *Evidence) Median(p Point, number string) float64 { return e.Span(p, number).Median }
+// Ratio is the span of a number at a over the same number at b, seed by seed.
+func (e *Evidence) Ratio(number string, a, b Point) Span {
+	s, bound := Ratio(e.rs, number, a, b)
+	e.note(s.N, bound)
+	return s
+}
+
+func (e *Evidence) note(good, bound int) {
+	if good < e.fewer {
+		e.fewer, e.bound = good, bound
+	}
+}
 
 // Verdict is what became of a claim.
 type Verdict struct {

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/internal/lab"
+	"github.com/freshet/freshet/internal/lab/cluster"
+	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/unit"
+)
+
+const (
+	storeHost, hubHost = "store", "hub"
+	objectSeed         = 1
+	runWithin          = 15 * time.Minute
+	memory             = "/dev/shm" // where files are: a disk slower than all links together would be what is measured
+)
+
+// experiment runs cells, and keeps the network and the cluster of one while
+// the number of nodes stays the same.
+type experiment struct {
+	size  unit.Bytes
+	scale float64
+
+	nodes []string // of what stands; none: nothing does
+	dir   string
+	lab   *lab.Lab
+	all   *cluster.Cluster
+	url   string
+}
+
+func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, runWithin)
+	defer cancel()
+	n, err := strconv.Atoi(c.Params["nodes"])
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil { // the next run begins with nothing of this one
+			err = errors.Join(err, e.close())
+		}
+	}()
+	if n != len(e.nodes) {
+		if err := errors.Join(e.close(), e.build(ctx, n)); err != nil {
+			return nil, err
+		}
+	}
+	iperf, err := e.iperf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The store anew: its connections are, and draw their rates from the seed.
+	if _, err := e.all.Reseed(ctx, c.Seed); err != nil {
+		return nil, err
+	}
+	recording := filepath.Join(e.dir, "recording.jsonl")
+	var r cluster.Result
+	if err := c.Measure(func() (err error) {
+		r, err = e.all.Broadcast(ctx, e.url, e.all.Dest("{node}", "object"), "--algorithm", c.Algorithm, "--record", recording, "--timeout", (runWithin - time.Minute).String())
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if r.State != "done" || r.Verified != "source" {
+		return nil, fmt.Errorf("the job is %s, verified by %q: %s", r.State, r.Verified, r.Error)
+	}
+	for _, node := range e.nodes {
+		if err := os.Remove(e.all.Dest(node, "object")); err != nil {
+			return nil, err
+		}
+	}
+	connections, err := e.all.Reseed(ctx, c.Seed)
+	if err != nil {
+		return nil, err
+	}
+	numbers, err := e.judge(r, connections)
+	if err != nil {
+		return nil, err
+	}
+	events, err := os.ReadFile(recording)
+	if err != nil {
+		return nil, err
+	}
+	if err := split(bytes.NewReader(events), e.nodes, numbers); err != nil {
+		return nil, err
+	}
+	numbers["iperf3_mbps"] = iperf
+	return numbers, nil
+}
+
+// build makes network, cluster and object for n nodes.
+func (e *experiment) build(ctx context.Context, n int) (err error) {
+	if err := sweep(); err != nil {
+		return err
+	}
+	e.dir = filepath.Join(memory, fmt.Sprintf("freshet-bench-%d", os.Getpid()))
+	if err := os.Mkdir(e.dir, 0o755); err != nil {
+		return err
+	}
+	e.nodes = nil
+	for i := range n {
+		e.nodes = append(e.nodes, fmt.Sprintf("n%02d", i+1))
+	}
+	spec := lab.Star(e.nodes, lab.Link{Rate: linkRate(e.scale), Buffer: buffer})
+	for _, h := range []string{storeHost, hubHost} {
+		spec.Hosts = append(spec.Hosts, h)
+		spec.Links = append(spec.Links, lab.Link{A: h, B: "sw"})
+	}
+	if e.lab, err = lab.Up(spec); err != nil {
+		return err
+	}
+	e.all, err = cluster.Start(ctx, cluster.Config{
+		Lab: e.lab, Hub: hubHost, Store: storeHost, Nodes: e.nodes, Dir: filepath.Join(e.dir, "cluster"),
+		StoreArgs: []string{"--rate-per-connection", fmt.Sprintf("paper*%g", e.scale)},
+	})
+	if err != nil {
+		return err
+	}
+	e.url, err = e.all.Put("object", e.size, objectSeed)
+	return err
+}
+
+// close removes all that build made.
+func (e *experiment) close() (err error) {
+	if e.all != nil {
+		err = e.all.Close()
+	}
+	if e.lab != nil {
+		err = errors.Join(err, e.lab.Close())
+	}
+	if e.dir != "" {
+		err = errors.Join(err, os.RemoveAll(e.dir))
+	}
+	*e = experiment{size: e.size, scale: e.scale}
+	return err
+}
+
+// sweep removes what runs left in memory that were killed.
+func sweep() error {
+	left, err := filepath.Glob(filepath.Join(memory, "freshet-bench-*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range left {
+		pid, err := strconv.Atoi(dir[strings.LastIndexByte(dir, '-')+1:])
+		if err != nil || syscall.Kill(pid, 0) != syscall.ESRCH {
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge makes the job's numbers, and holds it against its bound: that of the
+// rates that were set, not of what was reached.
+func (e *experiment) judge(r cluster.Result, connections []cluster.Connection) (map[string]float64, error) {
+	mean := 0.0
+	for _, n := range r.Nodes {
+		if n.DoneS == nil {
+			return nil, fmt.Errorf("node %s did not say when it was done", n.Name)
+		}
+		mean += *n.DoneS / float64(len(r.Nodes))
+	}
+	link := payload(linkRate(e.scale))
+	var rates steal.Rates
+	var sum, sent float64
+	for _, node := range e.nodes {
+		busiest := cluster.Connection{}
+		for _, c := range connections {
+			host, _, err := net.SplitHostPort(c.Remote)
+			if err != nil {
+				return nil, fmt.Errorf("a connection of the store: %w", err)
+			}
+			if host != e.lab.Addr(node).String() {
+				continue
+			}
+			sent += float64(c.Bytes)
+			if c.Bytes > busiest.Bytes {
+				busiest = c
+			}
+		}
+		if busiest.Rate <= 0 {
+			return nil, fmt.Errorf("the store had no connection of node %s with a rate", node)
+		}
+		rates.Down, rates.Up = append(rates.Down, link), append(rates.Up, link)
+		rates.Store = append(rates.Store, min(link, busiest.Rate))
+		sum += float64(min(link, busiest.Rate))
+	}
+	bound, _ := steal.Bound(unit.Bytes(r.Bytes), len(e.nodes), rates)
+	return map[string]float64{
+		"makespan_s": r.MakespanS, "mean_s": mean, "fastest_s": r.FastestS, "slowest_s": r.SlowestS, "spread_s": r.SlowestS - r.FastestS,
+		"bound_s": bound, "ratio": r.MakespanS / bound,
+		"store_multiple":      float64(r.StoreBytes) / float64(r.Bytes),
+		"store_sent_multiple": sent / float64(r.Bytes), // by the store's own count, headers included
+		"store_rates_mbps":    sum / 1e6,               // of the connections that carried the object
+		"link_mbps":           float64(link) / 1e6,     // payload
+	}, nil
+}
+
+// iperf measures the path from the first node to the last one, in MB/s of payload.
+func (e *experiment) iperf(ctx context.Context) (float64, error) {
+	from, to := e.nodes[0], e.nodes[len(e.nodes)-1]
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	server := exec.CommandContext(ctx, "iperf3", "--server", "--one-off")
+	if err := e.lab.Start(to, server); err != nil {
+		return 0, fmt.Errorf("iperf3: %w; scripts/setup test installs it", err)
+	}
+	served := make(chan struct{})
+	go func() { // ends with the server, which cancel kills
+		server.Wait()
+		close(served)
+	}()
+	defer func() { cancel(); <-served }()
+	for {
+		var out bytes.Buffer
+		client := exec.CommandContext(ctx, "iperf3", "--client", e.lab.Addr(to).String(), "--time", "2", "--omit", "1", "--json")
+		client.Stdout = &out
+		if err := e.lab.Start(from, client); err != nil {
+			return 0, fmt.Errorf("iperf3: %w", err)
+		}
+		failed := client.Wait()
+		var said struct {
+			Error string
+			End   struct {
+				Received struct {
+					Bits float64 `json:"bits_per_second"`
+				} `json:"sum_received"`
+			}
+		}
+		if err := json.Unmarshal(out.Bytes(), &said); err == nil && failed == nil && said.End.Received.Bits > 0 {
+			return said.End.Received.Bits / 8e6, nil
+		}
+		select { // the server may not listen yet
+		case <-ctx.Done():
+			return 0, fmt.Errorf("iperf3 from %s to %s: %s (%w)", from, to, said.Error, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
