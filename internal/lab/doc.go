@@ -36,8 +36,8 @@
 //
 // Large packets. The kernel hands TCP's data down in packets of up to 64 KiB,
 // and splits them late. A buffer of 64 KiB would hold one, where a real one
-// holds 43 frames. So no packet may be larger than the bucket, which is an
-// eighth of the buffer, and below 16 KiB hosts send single frames.
+// holds 43 frames. So no packet may be larger than half the bucket, which is an
+// eighth of the buffer, and where that is below 8 KiB hosts send single frames.
 //
 // Faults are silent. A link that is cut keeps its carrier, as one behind
 // another switch would: nothing tells a host, packets just do not arrive.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -27,9 +28,10 @@ type Lab struct {
 	closed   sync.Once
 	closeErr error
 
-	mu    sync.Mutex // guards links and parts
-	links []*link
-	parts int // bridges that partitions have made so far
+	mu    sync.Mutex // guards what follows
+	links []*link    // as in the spec
+	parts int        // bridges that partitions have made
+	gone  bool       // closed
 }
 
 // host is a namespace with addresses.
@@ -136,12 +138,41 @@ func (l *Lab) build() error {
 	}
 	for i, spec := range l.spec.Links {
 		k, err := l.newLink(i, spec)
+		l.links = append(l.links, k) // also a half-made one, for Close
 		if err != nil {
 			return fmt.Errorf("lab: link %s–%s: %w", spec.A, spec.B, err)
 		}
-		l.links = append(l.links, k)
 	}
-	return l.address()
+	if err := l.address(); err != nil {
+		return err
+	}
+	return l.settle()
+}
+
+// settle waits until all interfaces work: the kernel takes its time to see
+// that the other end of a cable is up, and till then a switch passes nothing
+// on.
+func (l *Lab) settle() error {
+	const patience = 20 * time.Second
+	deadline := time.Now().Add(patience)
+	for _, k := range l.links {
+		for _, e := range k.ends {
+			for {
+				dev, err := e.at.nl.LinkByIndex(e.index)
+				if err != nil {
+					return fmt.Errorf("lab: link %s–%s: %w", k.A, k.B, err)
+				}
+				if s := dev.Attrs().OperState; s == netlink.OperUp || s == netlink.OperUnknown { // as TAP devices are
+					break
+				}
+				if time.Now().After(deadline) {
+					return fmt.Errorf("lab: link %s–%s: %s is %v after %v", k.A, k.B, e.name, dev.Attrs().OperState, patience)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+	return nil
 }
 
 // addBridge makes a switch. It learns where hosts are, and does nothing else.
@@ -318,6 +349,7 @@ func (l *Lab) Close() error {
 		l.spawn.close()
 		errs = append(errs, killAll(inodes))
 		l.mu.Lock()
+		l.gone = true
 		for _, k := range l.links {
 			errs = append(errs, k.close())
 		}

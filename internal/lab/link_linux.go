@@ -51,7 +51,7 @@ func (l *Lab) newLink(i int, spec Link) (*link, error) {
 		port := fmt.Sprintf("%d%c.%s", i, 'a'+s, other)
 		k.ends[s] = end{at: l.switches, name: port[:min(len(port), unix.IFNAMSIZ-1)], port: true, bridge: name}
 	}
-	if err := k.join(); err != nil {
+	if err := k.join(uint64(i)); err != nil {
 		return k, err
 	}
 	for s := range k.ends {
@@ -88,7 +88,26 @@ func (l *Lab) newLink(i int, spec Link) (*link, error) {
 }
 
 // join makes the two interfaces.
-func (k *link) join() error {
+func (k *link) join(seed uint64) error {
+	if k.Delay > 0 || k.Loss > 0 {
+		var err error
+		if k.wire, err = newWire(k.ends, seed); err != nil {
+			return err
+		}
+		k.wire.set(k.Delay, k.Loss)
+		// The wire may have to wait for a processor; the device must not lose
+		// what comes meanwhile.
+		for _, e := range k.ends {
+			dev, err := e.at.nl.LinkByName(e.name)
+			if err == nil {
+				err = e.at.nl.LinkSetTxQLen(dev, 16384)
+			}
+			if err != nil {
+				return fmt.Errorf("lengthen the queue of %s: %w", e.name, err)
+			}
+		}
+		return nil
+	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = k.ends[0].name
 	veth := netlink.NewVeth(attrs)
@@ -137,7 +156,11 @@ func (k *link) shape() error {
 		if err := e.limit(shape); err != nil {
 			return fmt.Errorf("limit %s: %w", e.name, err)
 		}
-		if err := e.packets(shape.packet()); err != nil {
+		most := shape.packet()
+		if k.Loss > 0 {
+			most = frame // each is lost or not by itself
+		}
+		if err := e.packets(most); err != nil {
 			return fmt.Errorf("limit packets of %s: %w", e.name, err)
 		}
 	}

@@ -1,0 +1,389 @@
+package lab
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// The machine may be busy with other things, which can make a network slower
+// than it was asked to be, never faster. So a measurement that is off may be
+// taken again.
+const attempts = 4
+
+// eventually fails the test if measure fails in all attempts.
+func eventually(t *testing.T, measure func() error) {
+	t.Helper()
+	for i := 1; ; i++ {
+		err := measure()
+		if err == nil {
+			return
+		}
+		if i == attempts {
+			t.Error(err)
+			return
+		}
+		t.Logf("attempt %d: %v", i, err)
+	}
+}
+
+// stream is a TCP connection whose sender never rests.
+type stream struct {
+	in, out net.Conn
+	sending sync.WaitGroup
+}
+
+func open(l *Lab, from, to string) (*stream, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	ln, err := l.Listen(to, ":0")
+	if err != nil {
+		return nil, err
+	}
+	defer ln.Close()
+	s := new(stream)
+	if s.out, err = l.Dial(ctx, from, net.JoinHostPort(to, fmt.Sprint(ln.Addr().(*net.TCPAddr).Port))); err != nil {
+		return nil, err
+	}
+	if s.in, err = ln.Accept(); err != nil {
+		s.out.Close()
+		return nil, err
+	}
+	s.sending.Go(func() {
+		b := make([]byte, 256<<10)
+		for {
+			if _, err := s.out.Write(b); err != nil {
+				return
+			}
+		}
+	})
+	return s, nil
+}
+
+func (s *stream) close() {
+	s.in.Close()
+	s.out.Close()
+	s.sending.Wait()
+}
+
+// rate is what arrives within a second, after one to get up to speed.
+func (s *stream) rate() (unit.Bandwidth, error) {
+	const warm, window = time.Second, time.Second
+	b := make([]byte, 256<<10)
+	var n int
+	var start, now time.Time
+	for began := time.Now(); start.IsZero() || now.Sub(start) < window; {
+		s.in.SetReadDeadline(time.Now().Add(10 * time.Second))
+		m, err := s.in.Read(b)
+		if err != nil {
+			return 0, err
+		}
+		if now = time.Now(); !start.IsZero() {
+			n += m
+		} else if now.Sub(began) > warm {
+			start = now
+		}
+	}
+	return unit.Bandwidth(float64(n) / now.Sub(start).Seconds()), nil
+}
+
+// payload is TCP's share of a rate: of each frame it has all but the headers
+// of Ethernet, IP, and its own with timestamps.
+func payload(r unit.Bandwidth) unit.Bandwidth { return r * 1448 / 1514 }
+
+func mbit(r unit.Bandwidth) string { return fmt.Sprintf("%.2f Mbit/s", float64(r/unit.Mbit)) }
+
+// checkRate holds what s carries against the rate of its link.
+func checkRate(t *testing.T, s *stream, what string, rate unit.Bandwidth) {
+	t.Helper()
+	eventually(t, func() error {
+		got, err := s.rate()
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		want := payload(rate)
+		if math.Abs(float64(got/want-1)) > 0.03 {
+			return fmt.Errorf("%s at %s: got %s of payload, want %s ± 3 %%", what, mbit(rate), mbit(got), mbit(want))
+		}
+		t.Logf("%s at %s: %s of payload, %+.2f %%", what, mbit(rate), mbit(got), 100*float64(got/want-1))
+		return nil
+	})
+}
+
+func TestRates(t *testing.T) {
+	for _, c := range []Link{
+		{Rate: 1 * unit.Gbit, Back: 400 * unit.Mbit},
+		{Rate: 25 * unit.Mbit, Back: 50 * unit.Mbit},
+		{Rate: 100 * unit.Mbit, Back: 75 * unit.Mbit},
+		{Rate: 60 * unit.Mbit, Back: 50 * unit.Mbit, Delay: 2 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprintf("%s,%s,%v", mbit(c.Rate), mbit(c.Back), c.Delay), func(t *testing.T) {
+			if c.Rate+c.Back < unit.Gbit {
+				t.Parallel()
+			}
+			c.A, c.B = "n0", "sw"
+			l := New(t, Spec{Hosts: hosts(2), Switches: []string{"sw"}, Links: []Link{c, {A: "n1", B: "sw"}}})
+			for what, rate := range map[[2]string]unit.Bandwidth{{"n0", "n1"}: c.Rate, {"n1", "n0"}: c.Back} {
+				s, err := open(l, what[0], what[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.close()
+				checkRate(t, s, what[0]+" to "+what[1], rate)
+				s.close()
+			}
+		})
+	}
+}
+
+// TestRateChangesWhileRunning changes a rate under a connection: up, down, and
+// away and back.
+func TestRateChangesWhileRunning(t *testing.T) {
+	l := New(t, Star(hosts(2), Link{Rate: 30 * unit.Mbit, Back: 500 * unit.Mbit}))
+	s, err := open(l, "n0", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	checkRate(t, s, "n0 to n1", 30*unit.Mbit)
+	if err := l.SetRate("n0", "sw", 90*unit.Mbit, 500*unit.Mbit); err != nil {
+		t.Fatal(err)
+	}
+	checkRate(t, s, "n0 to n1", 90*unit.Mbit)
+	if err := l.SetRate("n0", "sw", 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.rate(); err != nil || got < 150*unit.Mbit {
+		t.Errorf("without a limit at n0: %s, error %v", mbit(got), err)
+	}
+	// From the other side: the rate back is that from n0.
+	if err := l.SetRate("sw", "n0", 500*unit.Mbit, 40*unit.Mbit); err != nil {
+		t.Fatal(err)
+	}
+	checkRate(t, s, "n0 to n1", 40*unit.Mbit)
+}
+
+// echo answers datagrams in a host, until the test ends.
+func echo(t *testing.T, l *Lab, host string) (port int) {
+	t.Helper()
+	var pc net.PacketConn
+	if err := l.Do(host, func() (err error) { pc, err = net.ListenPacket("udp4", ":0"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b := make([]byte, 2048)
+		for {
+			n, from, err := pc.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			pc.WriteTo(b[:n], from)
+		}
+	}()
+	t.Cleanup(func() { pc.Close(); <-done })
+	return pc.LocalAddr().(*net.UDPAddr).Port
+}
+
+// ping sends n datagrams, one after the other was answered, and returns the
+// round trips in order of length.
+func ping(l *Lab, from, to string, port, n int) ([]time.Duration, error) {
+	var c net.Conn
+	err := l.Do(from, func() (err error) {
+		c, err = net.Dial("udp4", net.JoinHostPort(l.Addr(to).String(), fmt.Sprint(port)))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var trips []time.Duration
+	b := make([]byte, 64)
+	for range n {
+		c.SetDeadline(time.Now().Add(5 * time.Second))
+		start := time.Now()
+		if _, err := c.Write(b); err != nil {
+			return nil, err
+		}
+		if _, err := c.Read(b); err != nil {
+			return nil, err
+		}
+		trips = append(trips, time.Since(start))
+	}
+	slices.Sort(trips)
+	return trips, nil
+}
+
+func checkDelay(t *testing.T, l *Lab, from, to string, port int, want time.Duration) {
+	t.Helper()
+	eventually(t, func() error {
+		trips, err := ping(l, from, to, port, 25)
+		if err != nil {
+			return err
+		}
+		got := trips[len(trips)/2]
+		t.Logf("%s to %s with %v: round trips %v to %v, median %v", from, to, want/2, trips[0], trips[len(trips)-1], got)
+		if (got - want).Abs() > time.Millisecond {
+			return fmt.Errorf("%s to %s: a round trip takes %v, want %v ± 1 ms", from, to, got, want)
+		}
+		return nil
+	})
+}
+
+func TestDelays(t *testing.T) {
+	s := Spec{Hosts: hosts(3), Switches: []string{"sw"}, Links: []Link{
+		{A: "n0", B: "sw", Delay: 10 * time.Millisecond},
+		{A: "n1", B: "sw"},
+		{A: "n2", B: "sw", Delay: time.Millisecond, Rate: 100 * unit.Mbit},
+	}}
+	l := New(t, s)
+	port := echo(t, l, "n1")
+	checkDelay(t, l, "n0", "n1", port, 20*time.Millisecond)
+	checkDelay(t, l, "n2", "n1", port, 2*time.Millisecond)
+	for _, d := range []time.Duration{50 * time.Millisecond, 300 * time.Microsecond, 0} {
+		if err := l.SetDelay("sw", "n0", d); err != nil {
+			t.Fatal(err)
+		}
+		checkDelay(t, l, "n0", "n1", port, 2*d)
+	}
+	if err := l.SetDelay("n1", "sw", time.Millisecond); err == nil || !strings.Contains(err.Error(), "built without delay") {
+		t.Errorf("a delay for a link of the kernel's: got error %v", err)
+	}
+}
+
+// flood sends n datagrams, as fast as they leave, each of which is a full
+// frame that begins with its number, and returns the numbers that arrive, and
+// how long it sent.
+func flood(l *Lab, from, to string, n int) (arrived []int, took time.Duration, err error) {
+	var in, out *net.UDPConn
+	if err := l.Do(to, func() (err error) { in, err = net.ListenUDP("udp4", nil); return err }); err != nil {
+		return nil, 0, err
+	}
+	defer in.Close()
+	err = l.Do(from, func() (err error) {
+		out, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: l.Addr(to).AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port})
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer out.Close()
+	// Neither end's socket may be what loses or brakes.
+	for c, opt := range map[*net.UDPConn]int{in: unix.SO_RCVBUFFORCE, out: unix.SO_SNDBUFFORCE} {
+		raw, err := c.SyscallConn()
+		if err != nil {
+			return nil, 0, err
+		}
+		var set error
+		if err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, opt, 64<<20) }); err != nil || set != nil {
+			return nil, 0, fmt.Errorf("socket buffer: %v %w", err, set)
+		}
+	}
+	b := make([]byte, 1472)
+	start := time.Now()
+	for i := range n {
+		binary.BigEndian.PutUint32(b, uint32(i))
+		if _, err := out.Write(b); err != nil {
+			return nil, 0, err
+		}
+	}
+	took = time.Since(start)
+	for {
+		in.SetReadDeadline(time.Now().Add(400 * time.Millisecond)) // 10 Mbit/s bring one in 1.2 ms
+		if _, err := io.ReadFull(in, b); err != nil {
+			return arrived, took, nil
+		}
+		arrived = append(arrived, int(binary.BigEndian.Uint32(b)))
+	}
+}
+
+// TestBuffers sends a burst at much more than a link's rate. What arrives is
+// what the buffer holds, and the bucket, and what left meanwhile; and the
+// first to come are all among it.
+func TestBuffers(t *testing.T) {
+	const burst = 600
+	for _, c := range []struct {
+		rate   unit.Bandwidth
+		buffer unit.Bytes
+	}{
+		{10 * unit.Mbit, 64 * unit.KiB},
+		{10 * unit.Mbit, 256 * unit.KiB},
+		{100 * unit.Mbit, 64 * unit.KiB},
+		{100 * unit.Mbit, 256 * unit.KiB},
+	} {
+		l := New(t, Spec{Hosts: hosts(2), Switches: []string{"sw"}, Links: []Link{
+			{A: "n0", B: "sw"},
+			{A: "n1", B: "sw", Rate: c.rate, Buffer: c.buffer},
+		}})
+		for _, way := range [][2]string{{"n0", "n1"}, {"n1", "n0"}} { // the switch's port, the host's own
+			eventually(t, func() error {
+				what := fmt.Sprintf("%s to %s, %s, buffer of %v", way[0], way[1], mbit(c.rate), c.buffer)
+				got, took, err := flood(l, way[0], way[1], burst)
+				if err != nil {
+					return err
+				}
+				if took > 4*time.Millisecond {
+					return fmt.Errorf("%s: the burst took %v, since the machine was busy", what, took)
+				}
+				bucket := newShape(c.rate, c.buffer).burst()
+				held := float64(c.buffer+bucket) / float64(frame)
+				left := float64(c.rate) * took.Seconds() / float64(frame)
+				t.Logf("%s: %d datagrams of %d arrived; held %.1f, left meanwhile %.1f", what, len(got), burst, held, left)
+				if math.Abs(float64(len(got))-held-left) > 4 {
+					return fmt.Errorf("%s: %d datagrams arrived, want %.0f ± 4", what, len(got), held+left)
+				}
+				for i := range int(c.buffer / frame) {
+					if got[i] != i {
+						return fmt.Errorf("%s: datagram %d was lost, which found room", what, i)
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// TestLoss sends datagrams over a link that loses a tenth of them: as many as
+// chance lets, and the same ones in each lab that is built alike.
+func TestLoss(t *testing.T) {
+	const n, p = 4000, 0.1
+	spec := Spec{Hosts: hosts(2), Switches: []string{"sw"}, Links: []Link{
+		{A: "n0", B: "sw", Loss: p, Rate: 300 * unit.Mbit, Buffer: 16 * unit.MiB},
+		{A: "n1", B: "sw"},
+	}}
+	l, again := New(t, spec), New(t, spec)
+	for _, way := range [][2]string{{"n0", "n1"}, {"n1", "n0"}} {
+		got, _, err := flood(l, way[0], way[1], n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, sigma := n*(1-p), math.Sqrt(n*p*(1-p))
+		t.Logf("%s to %s: %d of %d arrived, %+.1f σ", way[0], way[1], len(got), n, (float64(len(got))-want)/sigma)
+		if math.Abs(float64(len(got))-want) > 4*sigma {
+			t.Errorf("%s to %s: %d of %d arrived, want %.0f ± %.0f", way[0], way[1], len(got), n, want, 4*sigma)
+		}
+		same, _, err := flood(again, way[0], way[1], n)
+		if err != nil || !slices.Equal(got, same) {
+			t.Errorf("%s to %s: in a lab built alike others were lost (%d of %d arrived), error %v", way[0], way[1], len(same), n, err)
+		}
+	}
+	if err := l.SetLoss("n0", "sw", 0); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := flood(l, "n0", "n1", n); err != nil || len(got) != n {
+		t.Errorf("without loss %d of %d arrived, error %v", len(got), n, err)
+	}
+}
