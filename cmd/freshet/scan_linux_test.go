@@ -80,7 +80,7 @@ var attacks = map[string]func(s *scan, addr string, rng *mrand.Rand) (answer []b
 		return sendTLS(addr, s.other.ClientTLS(pki.Node, "n1", peer.ProtocolData), s.hello())
 	},
 	"HTTP over TLS, as one that joins": func(s *scan, addr string, rng *mrand.Rand) []byte {
-		return sendTLS(addr, &tls.Config{NextProtos: []string{peer.ProtocolJoin}}, []byte("GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+		return sendTLS(addr, &tls.Config{NextProtos: []string{peer.ProtocolHTTP}}, []byte("GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
 	},
 	"slow ClientHello": func(s *scan, addr string, rng *mrand.Rand) []byte {
 		c, err := dialScanner(addr, rng)
