@@ -4,11 +4,11 @@ SHELL       := bash
 PLATFORMS   := linux/amd64 linux/arm64 darwin/arm64
 TOOL        := go tool -modfile=tools/go.mod
 STATIC      := CGO_ENABLED=0
-ARGS        ?=# of demo, broadcast, big: make demo ARGS='--nodes 4 --size 64MiB'
+ARGS        ?=# of demo, paper, big: make demo ARGS='--nodes 4 --size 64MiB'
 TESTFLAGS   ?=# of go test: make test TESTFLAGS='-count=1 -v'
 FUZZTIME    ?= 10s
 SCANTIME    ?= 1m
-.PHONY: help demo build test unit lint cross fuzz scan bench broadcast big setup clean
+.PHONY: help demo build test unit lint cross fuzz scan bench paper big setup clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -44,7 +44,7 @@ scan: ## what scanners and fuzzers do, at the ports of running nodes for SCANTIM
 bench: ## all Go benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
 
-broadcast: setup ## the paper's experiment in a laboratory of networks, as root; hours: make broadcast ARGS='--scale 0.5'
+paper: setup ## the paper's experiment in a laboratory of networks, as root; hours: make paper ARGS='--scale 0.5'
 	go run ./bench/broadcast $(ARGS)
 
 big: build ## 1 GiB, then 4 GiB to 8 agents: their memory stays bounded; 40 GiB free in $TMPDIR or ARGS='--dir DIR'

@@ -220,11 +220,11 @@ func (m marks) Plot(c draw.Canvas, g *plot.Plot) {
 				c.FillText(style, vg.Point{X: mid, Y: y(mark.top()) + 9}, mark.Note)
 			}
 			if mark.Limit > 0 {
-				reach := slot / 2
+				centre, reach := mid, slot/2
 				if m.Joined {
-					reach = step / 4
+					centre, reach = x(float64(k)), step/4
 				}
-				stroke(c, ink, 1.5, []vg.Length{4, 2}, mid-reach, y(mark.Limit), mid+reach, y(mark.Limit))
+				stroke(c, ink, 1.5, []vg.Length{4, 2}, centre-reach, y(mark.Limit), centre+reach, y(mark.Limit))
 			}
 			if mark.Middle.N == 0 {
 				joins = false

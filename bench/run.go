@@ -64,7 +64,7 @@ func (s Suite) Run(ctx context.Context, o Options) (err error) {
 	for i, c := range owed {
 		r, err := s.one(ctx, c)
 		if err != nil && ctx.Err() != nil {
-			return fmt.Errorf("cut off during %v: %w; the same command goes on from there", c, err)
+			return fmt.Errorf("cut off during %v: %w; what was measured before is kept", c, err)
 		}
 		r.Command, r.Commit, r.Machine = o.Command, commit, machine
 		if err := appendLine(f, r); err != nil {
@@ -81,7 +81,7 @@ func (s Suite) Run(ctx context.Context, o Options) (err error) {
 		fmt.Fprintf(o.Log, "%3d/%d  %v: %s\n", i+1, len(owed), c, said)
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d runs failed; the same command makes them again", failed, len(owed))
+		return fmt.Errorf("%d of %d runs failed; a next call makes those of the same seeds again", failed, len(owed))
 	}
 	return nil
 }

@@ -75,6 +75,7 @@ func split(recording io.Reader, nodes []string, numbers map[string]float64) erro
 		numbers["phase1_mbps"] = firstRate.of()
 	}
 	if secondRate.n > 0 {
+		numbers["phase2_percent"] = 100 * second.of() / (first.of() + second.of())
 		numbers["phase2_mbps"] = secondRate.of()
 	}
 	return nil
