@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -278,6 +279,51 @@ func TestTables(t *testing.T) {
 	}
 	if got := s.Made(rs); !strings.Contains(got, "`go run it`") || !strings.Contains(got, "c0ffee") || !strings.Contains(got, "seeds: 0, 1, 2, 3, 4, 9") {
 		t.Errorf("made\n%s", got)
+	}
+}
+
+// TestCommit: what a suite writes does not make the source dirty; anything else does.
+func TestCommit(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if got := Commit(); got != "unknown" {
+		t.Errorf("outside of a repository the commit is %q", got)
+	}
+	git := func(args ...string) {
+		cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	put := func(path string) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString("more\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written := []string{"bench/x/results.jsonl", "bench/x/README.md", "bench/x/p.svg"}
+	for _, f := range append(written, "x.go") {
+		put(f)
+	}
+	git("init", "-q")
+	git("add", ".")
+	git("commit", "-q", "-m", "one")
+	clean := Commit()
+	for _, f := range written {
+		put(f)
+	}
+	if got := Commit(); got != clean || strings.Contains(got, "dirty") {
+		t.Errorf("commit %q, and with new results %q", clean, got)
+	}
+	put("x.go")
+	if got := Commit(); got != clean+"-dirty" {
+		t.Errorf("commit %q with a changed source, want %s-dirty", got, clean)
 	}
 }
 

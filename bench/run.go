@@ -175,15 +175,16 @@ func load(file string) (rs []Result, whole int64, err error) {
 	}
 }
 
-// Commit names the state of the source in the current directory; results that
-// are being gathered do not make it dirty.
+// Commit names the state of the source in the current directory; results and
+// what is made of them do not make it dirty.
 func Commit() string {
 	name, err := exec.Command("git", "describe", "--always").Output()
 	if err != nil {
 		return "unknown"
 	}
 	commit := strings.TrimSpace(string(name))
-	changed, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)bench/**/results.jsonl").Output()
+	changed, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no", "--", ":/",
+		":(top,exclude,glob)bench/**/results.jsonl", ":(top,exclude,glob)bench/**/README.md", ":(top,exclude,glob)bench/**/*.svg").Output()
 	if err != nil || len(bytes.TrimSpace(changed)) > 0 {
 		commit += "-dirty"
 	}
