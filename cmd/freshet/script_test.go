@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,6 +50,7 @@ func TestMain(m *testing.M) {
 //	terminal FILE PROGRAM ARG…  run it on a terminal, and write all that was sent there to a file
 //	nats                      run a NATS server until the end, and set $nats to its URL
 //	natshas TEXT              some record in that NATS server's buckets has the text
+//	scrape DIR ADDR PATH      GET a path of a node with the certificate that "freshet monitor --out DIR" made
 //	var NAME                  set $NAME to the output of the last command
 //
 // Everything that waits gives up after patience.
@@ -68,7 +72,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start": startProcess, "signal": signalProcess, "ended": endedProcess,
 			"await": await, "eventually": eventually, "random": random, "s3put": s3put, "same": same, "json": jsonValue, "var": setVar,
-			"terminal": onTerminal, "nats": startNATS, "natshas": natsHas,
+			"terminal": onTerminal, "scrape": scrapeNode, "nats": startNATS, "natshas": natsHas,
 		},
 	})
 }
@@ -315,4 +319,28 @@ func setVar(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: var NAME")
 	}
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+func scrapeNode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: scrape DIR ADDR PATH")
+	}
+	cert, err := tls.LoadX509KeyPair(ts.MkAbs(filepath.Join(args[0], "monitor.pem")), ts.MkAbs(filepath.Join(args[0], "monitor.key")))
+	ts.Check(err)
+	ca, err := os.ReadFile(ts.MkAbs(filepath.Join(args[0], "ca.pem")))
+	ts.Check(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	c := http.Client{Timeout: patience, Transport: &http.Transport{
+		DisableKeepAlives: true, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "metrics.freshet", Certificates: []tls.Certificate{cert}},
+	}}
+	resp, err := c.Get("https://" + args[1] + args[2])
+	ts.Check(err)
+	defer resp.Body.Close()
+	_, err = io.Copy(ts.Stdout(), resp.Body)
+	ts.Check(err)
+	if resp.StatusCode != http.StatusOK {
+		ts.Fatalf("%s%s: %s", args[1], args[2], resp.Status)
+	}
 }

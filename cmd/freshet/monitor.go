@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/freshet/freshet"
+	"github.com/freshet/freshet/internal/pki"
+)
+
+func newMonitor(o *options) *cobra.Command {
+	var out, name string
+	cmd := &cobra.Command{
+		Use:     "monitor --out DIR",
+		GroupID: "cluster",
+		Short:   "Make a certificate for Prometheus, and a scrape configuration",
+		Long: `monitor makes a certificate with which the metrics of all nodes can be read, and
+nothing else: its holder can neither submit jobs nor get a piece of an object. It
+writes ca.pem, monitor.pem and monitor.key to DIR, and prints a configuration for
+Prometheus with the nodes of the cluster as they are now. Every process serves
+/metrics on its one port, and /healthz, which needs no certificate.`,
+		Example: `  freshet monitor --out /etc/prometheus/freshet >/etc/prometheus/freshet.yml
+  curl --cacert ca.pem --cert monitor.pem --key monitor.key \
+    --connect-to ::10.0.0.5:7433 https://metrics.freshet/metrics`,
+		Args: wantArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out == "" {
+				return usage("--out is missing: want a directory for the certificate and its key")
+			}
+			if err := pki.CheckName(name); err != nil {
+				return usage("--name: %w", err)
+			}
+			dir, err := filepath.Abs(out)
+			if err != nil {
+				return err
+			}
+			c, err := o.connect(cmd.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			nodes, err := c.Nodes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			creds, err := c.Monitor(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			if err := writeMonitor(dir, creds); err != nil {
+				return err
+			}
+			return printScrape(cmd.OutOrStdout(), dir, c.Hub(), nodes, creds.Expires())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&out, "out", "", "`directory` to write to, made if need be")
+	f.StringVar(&name, "name", "prometheus", "`name` in the certificate")
+	o.clientFlags(cmd)
+	return cmd
+}
+
+// writeMonitor writes the three files, the key for its owner alone.
+func writeMonitor(dir string, creds *pki.Credentials) error {
+	cert, key, authority, err := creds.PEM()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	for _, f := range []struct {
+		name string
+		mode os.FileMode
+		data []byte
+	}{{"ca.pem", 0o644, authority}, {"monitor.pem", 0o644, cert}, {"monitor.key", 0o600, key}} {
+		path := filepath.Join(dir, f.name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // an older one may have another mode
+			return fmt.Errorf("--out: %w", err)
+		}
+		if err := os.WriteFile(path, f.data, f.mode); err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+	}
+	return nil
+}
+
+// printScrape prints a configuration for Prometheus.
+func printScrape(w io.Writer, dir, hub string, nodes []freshet.NodeView, expires time.Time) error {
+	fmt.Fprintf(w, `# The certificate is good until %s; "freshet monitor" makes a new one.
+scrape_configs:
+  - job_name: freshet
+    scheme: https
+    tls_config:
+      ca_file: %s
+      cert_file: %s
+      key_file: %s
+      server_name: %s
+    static_configs:
+      - targets: [%q]
+        labels: {node: control-plane}
+`, expires.UTC().Format(time.DateOnly), filepath.Join(dir, "ca.pem"), filepath.Join(dir, "monitor.pem"), filepath.Join(dir, "monitor.key"), pki.MetricsName, hub)
+	for _, n := range nodes {
+		if n.Addr == hub || n.Addr == "" {
+			continue // in the control plane's own process, or never up
+		}
+		if _, err := fmt.Fprintf(w, "      - targets: [%q]\n        labels: {node: %s}\n", n.Addr, n.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
