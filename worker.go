@@ -48,6 +48,8 @@ type worker struct {
 	port          *peer.Port
 	roots         *landing.Roots
 	recordings    string // directory
+	state         string // likewise
+	version       string
 	receive, send *peer.Pool
 	dial          func(ctx context.Context, network, addr string) (net.Conn, error) // to stores
 	log           *slog.Logger
@@ -66,7 +68,7 @@ func openWorker(c *NodeConfig, in, out *pace.Limiter) (*worker, error) {
 		return nil, err
 	}
 	w := &worker{
-		roots: roots, recordings: filepath.Join(c.State, "recordings"), log: c.Log,
+		roots: roots, state: c.State, version: c.Version, recordings: filepath.Join(c.State, "recordings"), log: c.Log,
 		receive: peer.NewPool(receiveBlocks), send: peer.NewPool(sendBlocks),
 		dial: peer.Dialer("", limiters(in), limiters(out)), witnesses: map[string]kept{},
 	}

@@ -26,6 +26,7 @@ import (
 //	nodes      –                  []NodeView, by name
 //	remove     nodeRequest        nothing
 //	token      tokenRequest       tokenAnswer
+//	check      checkRequest       Check
 //	monitor    monitorRequest     monitorAnswer
 //	recording  recordingRequest   bytes, and the header Freshet-End on the last
 type (
@@ -108,6 +109,12 @@ func (h *Hub) call(ctx context.Context, verb string, m *nats.Msg) (any, error) {
 		}
 		text, expires, err := h.NewToken(ctx, r.Uses, time.Duration(r.TTL))
 		return tokenAnswer{text, expires}, err
+	case "check":
+		var r checkRequest
+		if err := read(&r); err != nil {
+			return nil, err
+		}
+		return h.check(ctx, r)
 	case "monitor":
 		var r monitorRequest
 		if err := read(&r); err != nil {

@@ -26,6 +26,7 @@
 //	down.NAME.prepare    hub → node      request: Job; answer: prepared
 //	down.NAME.start      hub → node      request: start; answer: nothing
 //	down.NAME.cancel     hub → node      request: stop; answer: nothing
+//	down.NAME.check      hub → node      request: CheckRequest; answer: NodeCheck
 //	down.NAME.recording  hub → node      request: chunk; answer: bytes, and the header Freshet-End on the last
 //	api.VERB             admin → hub     request and answer: see api.go
 //	watch.job.ID         hub → admin     Job, at most 4 Hz

@@ -83,6 +83,12 @@ func (m *member) call(ctx context.Context, verb string, body []byte) (any, error
 		}
 		m.stop(s)
 		return nil, nil
+	case "check":
+		var r CheckRequest
+		if err := read(&r); err != nil {
+			return nil, err
+		}
+		return m.check(ctx, r)
 	case "recording":
 		var c chunk
 		if err := read(&c); err != nil {

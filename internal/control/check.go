@@ -1,0 +1,165 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// A check of the cluster. The control plane asks every selected node that is up
+// to look at itself and at the others, and passes on what it hears; what that means
+// is not decided here.
+type (
+	// CheckRequest goes to a node.
+	CheckRequest struct {
+		Peers  []Member `json:"peers"`            // to be reached; itself may be among them
+		Source string   `json:"source,omitempty"` // to be read from; empty: none
+	}
+
+	// NodeCheck is what a node finds.
+	NodeCheck struct {
+		Received    time.Time    `json:"received"` // by the node's clock
+		Answered    time.Time    `json:"answered"` // likewise
+		Version     string       `json:"version"`
+		Congestion  string       `json:"congestion"` // control in force at its port; empty: it cannot tell
+		Congestions []string     `json:"congestions,omitempty"`
+		Files       uint64       `json:"files"` // it may have open; zero: it cannot tell
+		Expires     time.Time    `json:"expires"`
+		State       string       `json:"state,omitempty"` // what is wrong with its state directory
+		Roots       []RootCheck  `json:"roots"`
+		Reached     int          `json:"reached"` // peers
+		Missed      int          `json:"missed,omitempty"`
+		Failures    []Fault      `json:"failures,omitempty"` // the first of those missed, and why
+		Source      *SourceCheck `json:"source,omitempty"`
+	}
+
+	// RootCheck is a directory under which jobs may write.
+	RootCheck struct {
+		Dir   string     `json:"dir"`
+		Free  unit.Bytes `json:"free"`
+		Error string     `json:"error,omitempty"` // it cannot be written
+	}
+
+	// SourceCheck is a node's way to a store.
+	SourceCheck struct {
+		Error     string   `json:"error,omitempty"`
+		Stat      Duration `json:"stat"`
+		FirstByte Duration `json:"first_byte"` // from the request to the first byte
+	}
+
+	// CheckedNode is a node's check as the control plane saw it.
+	CheckedNode struct {
+		Name  string     `json:"name"`
+		Addr  string     `json:"addr"`
+		Down  string     `json:"down,omitempty"`  // since when, if it is
+		Error string     `json:"error,omitempty"` // it did not answer, or cannot
+		Sent  time.Time  `json:"sent,omitzero"`   // the request, by the control plane's clock
+		Heard time.Time  `json:"heard,omitzero"`  // the answer, likewise
+		Found *NodeCheck `json:"found,omitempty"`
+	}
+
+	// Check is a check of the cluster.
+	Check struct {
+		Registered int           `json:"registered"` // nodes, selected or not
+		Nodes      []CheckedNode `json:"nodes"`
+	}
+
+	checkRequest struct {
+		Nodes  []string `json:"nodes,omitempty"` // selectors
+		Source string   `json:"source,omitempty"`
+	}
+)
+
+// Checker is a Runner that can look at its node.
+type Checker interface {
+	Check(ctx context.Context, r CheckRequest) NodeCheck
+}
+
+const (
+	checkWithin = 22 * time.Second // a node; less than a client waits
+	mostChecks  = 64               // nodes asked at the same moment
+	mostMissed  = 20               // peers that a node names
+)
+
+// check is a node's answer.
+func (m *member) check(ctx context.Context, r CheckRequest) (NodeCheck, error) {
+	received := time.Now()
+	c, ok := m.a.Runner.(Checker)
+	if !ok {
+		return NodeCheck{}, fail(ErrInvalid, "this agent cannot check itself")
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkWithin-2*time.Second)
+	defer cancel()
+	found := c.Check(ctx, r)
+	found.Missed = len(found.Failures)
+	found.Failures = found.Failures[:min(len(found.Failures), mostMissed)]
+	found.Received, found.Answered = received, time.Now()
+	return found, nil
+}
+
+// check asks the selected nodes.
+func (h *Hub) check(ctx context.Context, r checkRequest) (Check, error) {
+	known := h.views()
+	out := Check{Registered: len(known)}
+	if len(known) == 0 {
+		return out, nil
+	}
+	names, err := selectNodes(r.Nodes, known)
+	if err != nil {
+		return out, err
+	}
+	request := CheckRequest{Source: r.Source}
+	for _, name := range names {
+		n := known[name]
+		c := CheckedNode{Name: name, Addr: n.Addr}
+		if !n.Up {
+			c.Down = downSince(n, time.Now())
+		} else {
+			request.Peers = append(request.Peers, Member{Name: name, Addr: n.Addr})
+		}
+		out.Nodes = append(out.Nodes, c)
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return out, err
+	}
+	slots := make(chan struct{}, mostChecks)
+	var wg sync.WaitGroup
+	for i := range out.Nodes {
+		c := &out.Nodes[i]
+		if c.Down != "" {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			var found NodeCheck
+			c.Sent = time.Now()
+			err := h.ask(ctx, c.Name, "check", body, checkWithin, &found)
+			c.Heard = time.Now()
+			switch {
+			case errors.Is(err, errSilent):
+				c.Error = fmt.Sprintf("did not answer within %v", checkWithin)
+			case err != nil:
+				c.Error = oneLine(err.Error())
+			default:
+				c.Found = &found
+			}
+		})
+	}
+	wg.Wait()
+	return out, nil
+}
+
+// Check lets the nodes that the selectors match, or all, look at themselves and
+// at each other, and at source if it is not empty.
+func (c *Client) Check(ctx context.Context, nodes []string, source string) (Check, error) {
+	var out Check
+	err := c.call(ctx, "check", checkRequest{nodes, source}, &out, true)
+	return out, err
+}
