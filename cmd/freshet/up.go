@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"github.com/freshet/freshet"
@@ -99,6 +100,7 @@ func (n *nodeFlags) serve(ctx context.Context, out io.Writer, say func(io.Writer
 	} else {
 		say(out, node)
 	}
+	tell(daemon.SdNotifyReady)
 	ended := make(chan error, 1)
 	go func() { ended <- node.Wait() }() // ends with the node
 	select {
@@ -106,12 +108,20 @@ func (n *nodeFlags) serve(ctx context.Context, out io.Writer, say func(io.Writer
 		return err
 	case <-ctx.Done():
 	}
+	tell(daemon.SdNotifyStopping)
 	slog.Info("shutting down", "drain", n.drain)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.drain)
 	defer cancel()
 	err = node.Shutdown(drain)
 	<-ended
 	return err
+}
+
+// tell tells systemd, if it started this process and wants to know.
+func tell(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		slog.Warn("cannot tell systemd", "state", state, "err", err)
+	}
 }
 
 func newUp() *cobra.Command {

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// unitFile is a systemd unit's settings, by name.
+func unitFile(t *testing.T, path string) map[string]string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
+			settings[name] = value
+		}
+	}
+	return settings
+}
+
+// TestUnitsStartWhatThereIs sees that the command lines of the units are ours:
+// flags that exist, and times that fit each other.
+func TestUnitsStartWhatThereIs(t *testing.T) {
+	units, err := filepath.Glob("../../packaging/*.service")
+	if err != nil || len(units) != 2 {
+		t.Fatalf("units: %v, %v", units, err)
+	}
+	for _, path := range units {
+		s := unitFile(t, path)
+		args := strings.Fields(s["ExecStart"])
+		if len(args) < 2 || args[0] != "/usr/bin/freshet" {
+			t.Fatalf("%s: ExecStart=%s", path, s["ExecStart"])
+		}
+		cmd, rest, err := newRoot().Find(args[1:])
+		if err != nil || !cmd.Runnable() || cmd.Name() != args[1] {
+			t.Fatalf("%s: %q is no command: %v", path, args[1], err)
+		}
+		if err := cmd.ParseFlags(rest); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		stop, err := time.ParseDuration(s["TimeoutStopSec"])
+		if err != nil {
+			t.Errorf("%s: TimeoutStopSec=%s", path, s["TimeoutStopSec"])
+		}
+		drain, err := cmd.Flags().GetDuration("drain")
+		if err != nil || args[1] == "agent" && stop < drain+10*time.Second {
+			t.Errorf("%s: it is killed %v after it was told to stop, and takes %v for running jobs alone (%v)", path, stop, drain, err)
+		}
+		state, err := cmd.Flags().GetString("state")
+		if err != nil || !strings.HasPrefix(state, "/var/lib/"+s["StateDirectory"]+"/") {
+			t.Errorf("%s: the state is in %s, which StateDirectory=%s does not make writable", path, state, s["StateDirectory"])
+		}
+		for name, want := range map[string]string{"Type": "notify", "NoNewPrivileges": "yes", "ProtectSystem": "strict", "Restart": "on-failure"} {
+			if s[name] != want {
+				t.Errorf("%s: %s=%s, want %s", path, name, s[name], want)
+			}
+		}
+	}
+}
+
+// TestUnitsVerify lets systemd look at them, where it is installed.
+func TestUnitsVerify(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed (Debian: systemd)")
+	}
+	dir := t.TempDir()
+	exe, err := os.Executable() // something that exists, in place of what is not installed
+	if err != nil {
+		t.Fatal(err)
+	}
+	units, err := filepath.Glob("../../packaging/*.service")
+	if err != nil || len(units) == 0 {
+		t.Fatalf("units: %v, %v", units, err)
+	}
+	for _, path := range units {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.ReplaceAll(string(b), "/usr/bin/freshet", exe)
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(path)), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		out, err := exec.CommandContext(ctx, analyze, "verify", "--man=no", filepath.Join(dir, filepath.Base(path))).CombinedOutput()
+		cancel()
+		if err != nil || strings.Contains(string(out), filepath.Base(path)) {
+			t.Errorf("%s: %v\n%s", path, err, out)
+		}
+	}
+}
+
+// TestTellsSystemd sees that a node says when it is ready, and when it stops.
+func TestTellsSystemd(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	ln, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	ln.SetReadDeadline(time.Now().Add(patience))
+	t.Setenv("NOTIFY_SOCKET", socket)
+	said := func(want string) {
+		t.Helper()
+		b := make([]byte, 1024)
+		n, err := ln.Read(b)
+		if err != nil || string(b[:n]) != want {
+			t.Fatalf("got %q, %v, want %q", b[:n], err, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		root := newRoot()
+		root.SetOut(testWriter{t})
+		root.SetArgs([]string{"up", "--no-agent", "--listen", "127.0.0.1:0", "--state", filepath.Join(filepath.Dir(socket), "state"), "--log-level", "error"})
+		if err := root.ExecuteContext(ctx); err != nil {
+			t.Errorf("up: %v", err)
+		}
+	})
+	said("READY=1")
+	cancel()
+	said("STOPPING=1")
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(b []byte) (int, error) { w.t.Log(string(b)); return len(b), nil }
