@@ -40,7 +40,9 @@ func TestDiagnose(t *testing.T) {
 		{"unreachable", func(_ *control.CheckedNode, f *control.NodeCheck) {
 			f.Missed, f.Failures = 1, []control.Fault{{Node: "n2", Cause: "connection refused"}}
 		}, "reach fails: cannot reach n2: connection refused"},
-		{"store", func(_ *control.CheckedNode, f *control.NodeCheck) { f.Source = &control.SourceCheck{Error: "access denied"} }, "store fails: access denied"},
+		{"store", func(_ *control.CheckedNode, f *control.NodeCheck) {
+			f.Source = &control.SourceCheck{Error: "access denied"}
+		}, "store fails: access denied"},
 		{"slow store", func(_ *control.CheckedNode, f *control.NodeCheck) {
 			f.Source = &control.SourceCheck{FirstByte: control.Duration(4 * time.Second)}
 		}, "store warns: waited 4s"},
@@ -53,11 +55,17 @@ func TestDiagnose(t *testing.T) {
 		{"few files", func(_ *control.CheckedNode, f *control.NodeCheck) { f.Files = 800 }, "files warns: 864"},
 		{"too few files", func(_ *control.CheckedNode, f *control.NodeCheck) { f.Files = 100 }, "files fails: 864"},
 		{"version", func(_ *control.CheckedNode, f *control.NodeCheck) { f.Version = "v0" }, "version warns: v0"},
-		{"certificate", func(_ *control.CheckedNode, f *control.NodeCheck) { f.Expires = f.Answered.Add(10*24*time.Hour + time.Minute) }, "certificate warns: 240 h"},
+		{"certificate", func(_ *control.CheckedNode, f *control.NodeCheck) {
+			f.Expires = f.Answered.Add(10*24*time.Hour + time.Minute)
+		}, "certificate warns: 240 h"},
 		{"certificate of hours", func(_ *control.CheckedNode, f *control.NodeCheck) { f.Expires = f.Answered.Add(5 * time.Hour) }, "certificate fails: 5 h"},
 		{"state", func(_ *control.CheckedNode, f *control.NodeCheck) { f.State = "/var/x cannot be written" }, "state fails: /var/x"},
-		{"down", func(c *control.CheckedNode, f *control.NodeCheck) { c.Down, c.Found = "down: last heard of 3s ago", nil }, "down fails: 3s ago"},
-		{"silent", func(c *control.CheckedNode, f *control.NodeCheck) { c.Error, c.Found = "did not answer within 22s", nil }, "down fails: 22s"},
+		{"down", func(c *control.CheckedNode, f *control.NodeCheck) {
+			c.Down, c.Found = "down: last heard of 3s ago", nil
+		}, "down fails: 3s ago"},
+		{"silent", func(c *control.CheckedNode, f *control.NodeCheck) {
+			c.Error, c.Found = "did not answer within 22s", nil
+		}, "down fails: 22s"},
 	} {
 		f := &control.NodeCheck{
 			Received: at.Add(trip / 2), Answered: at.Add(trip/2 + work), Version: "v1", Congestion: "cubic", Files: 1024,

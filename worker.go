@@ -361,7 +361,9 @@ func (p *part) run(ctx context.Context) (err error) {
 		config.File = f
 		config.Commit = func() error { return f.Commit(landing.Meta{Source: p.job.Spec.Source, Version: p.job.Object.Version}) }
 	}
-	if end, err := swarm.Run(ctx, config); err != nil && !end.Done { // once it is done, only others were waited for
+	end, err := swarm.Run(ctx, config)
+	p.progress(end)              // what came or was sent since it last said so
+	if err != nil && !end.Done { // once it is done, only others were waited for
 		return err
 	}
 	return p.digest(config.File)
