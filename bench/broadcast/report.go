@@ -197,6 +197,9 @@ func beside(rs []bench.Result, nodes []string) string {
 				said = append(said, fmt.Sprintf("%s: %.*f%s", n, digits, s.Median, unit))
 			}
 		}
+		if len(said) == 0 {
+			said = []string{"–"} // nothing, or nothing that counts
+		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", what, theirs, strings.Join(said, ", "))
 	}
 	of := func(algorithm, number string) func(string) bench.Span {
