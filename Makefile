@@ -16,9 +16,10 @@ help: ## this list
 demo: build ## an object leaves a store and arrives on 8 nodes, by three methods, side by side
 	bin/freshet demo $(ARGS)
 
-build: ## bin/freshet, static
+build: ## bin/freshet, static; on Linux also bin/freshet-lab
 	@scripts/setup build
 	$(STATIC) go build -trimpath -o bin/freshet ./cmd/freshet
+	@[ "$$(go env GOOS)" != linux ] || $(STATIC) go build -trimpath -o bin/freshet-lab ./cmd/freshet-lab
 
 test: setup lint cross unit ## everything that must hold: lint, builds for all platforms, all tests
 

@@ -64,6 +64,7 @@ const order = `
 	internal/swarm < internal/report;
 	internal/lab, objstore/s3 < internal/lab/cluster;
 	freshet, internal/s3serve, internal/report < cmd/freshet;
+	internal/lab < cmd/freshet-lab;
 
 	# The figures.
 	unit < bench < bench/big;
@@ -84,7 +85,7 @@ const fences = `
 	github.com/safchain/ethtool     internal/lab
 	github.com/prometheus           internal/metrics
 	github.com/coreos/go-systemd    cmd/freshet
-	github.com/spf13/cobra          cmd/freshet
+	github.com/spf13/cobra          cmd/freshet, cmd/freshet-lab
 	github.com/valyala/fasthttp     internal/s3serve
 	github.com/vbauerster/mpb/v8    cmd/freshet
 	github.com/versity/versitygw    internal/s3serve

@@ -361,3 +361,24 @@ func (l *Lab) Close() error {
 	})
 	return l.closeErr
 }
+
+// LinkState is a link as it is now.
+type LinkState struct {
+	Link
+	Cut, Parted bool // by Cut, by Partition
+}
+
+// Links are all links as they are now, in the order of the spec.
+func (l *Lab) Links() []LinkState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []LinkState
+	for _, k := range l.links {
+		s := LinkState{Link: k.Link, Cut: k.cut}
+		for e, home := range [2]string{k.A, k.B} {
+			s.Parted = s.Parted || k.ends[e].port && k.ends[e].bridge != home
+		}
+		all = append(all, s)
+	}
+	return all
+}
