@@ -1,6 +1,7 @@
 package freshet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,12 @@ import (
 
 // DefaultPort is the TCP port of a node where nobody says otherwise.
 const DefaultPort = "7433"
+
+// How data travels between nodes.
+const (
+	SecurityTLS     = "tls"
+	SecurityTrusted = "trusted"
+)
 
 // NodeConfig says what a Node is. A process has a control plane, an agent, or both.
 type NodeConfig struct {
@@ -49,6 +56,10 @@ type NodeConfig struct {
 	Labels  map[string]string
 	RateIn  unit.Bandwidth // caps on all traffic of this process, the store's included; zero: none
 	RateOut unit.Bandwidth
+
+	// Security is SecurityTLS, also if empty, or SecurityTrusted: data to and from
+	// nodes that were told the same travels in plain TCP once both have proved who they are.
+	Security string
 
 	Version string       // of the program, for others to see
 	Log     *slog.Logger // nil: slog.Default()
@@ -97,6 +108,9 @@ func Start(ctx context.Context, c NodeConfig) (n *Node, err error) {
 	if c.State == "" {
 		return nil, errors.New("a node needs a state directory")
 	}
+	if c.Security = cmp.Or(c.Security, SecurityTLS); c.Security != SecurityTLS && c.Security != SecurityTrusted {
+		return nil, fmt.Errorf("security %q: want %s or %s", c.Security, SecurityTLS, SecurityTrusted)
+	}
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
@@ -136,7 +150,7 @@ func Start(ctx context.Context, c NodeConfig) (n *Node, err error) {
 func (n *Node) open(ctx context.Context) (err error) {
 	c := &n.config
 	in, out := pace.New(c.RateIn), pace.New(c.RateOut)
-	options := peer.Options{In: in, Out: out, Log: n.log}
+	options := peer.Options{Trusted: c.Security == SecurityTrusted, In: in, Out: out, Log: n.log}
 	dial := peer.Dialer("", nil, nil) // the control plane's traffic is not counted
 	if c.ControlPlane {
 		n.hub, err = control.OpenHub(ctx, control.Config{State: filepath.Join(c.State, "hub"), NATS: c.NATS, NATSCreds: c.NATSCreds, Log: n.log, Dial: dial})
@@ -226,7 +240,7 @@ func (n *Node) register(ctx, run context.Context) error {
 		Hub: hub, Credentials: n.worker.creds, Runner: n.worker, Log: n.log, Dial: peer.Dialer("", nil, nil),
 		Registration: control.Registration{
 			Addr: n.advertise, Site: c.Site, Labels: c.Labels, Roots: n.worker.roots.Dirs(),
-			Version: c.Version, RateIn: c.RateIn, RateOut: c.RateOut,
+			Version: c.Version, RateIn: c.RateIn, RateOut: c.RateOut, Security: c.Security,
 		},
 		Registered: func() { once.Do(func() { close(registered) }) },
 	}

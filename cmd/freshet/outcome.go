@@ -173,11 +173,17 @@ func (o outcome) sum(r run) {
 	if len(present) > 0 {
 		fmt.Fprintf(w, "  had it before   %s\n", listed(present))
 	}
-	var blind []string
+	var blind, plain []string
 	for _, n := range j.Nodes {
+		if n.PlainPeers > 0 {
+			plain = append(plain, n.Name)
+		}
 		if n.NoAccess {
 			blind = append(blind, n.Name)
 		}
+	}
+	if len(plain) > 0 {
+		fmt.Fprintf(w, "  not encrypted   between %s, which trust the network\n", listed(plain))
 	}
 	if len(blind) > 0 {
 		fmt.Fprintf(w, "  by --share-access  %s may not read the source, and got all from others\n", listed(blind))

@@ -57,7 +57,8 @@ type nodeRun struct {
 	DoneS      *float64        `json:"done_s"` // nil: it did not get the object; 0: it had it before
 	StoreBytes int64           `json:"store_bytes"`
 	PeerBytes  int64           `json:"peer_bytes"`
-	NoAccess   bool            `json:"no_access,omitempty"` // it may not read the source; --share-access let it have the object
+	NoAccess   bool            `json:"no_access,omitempty"`   // it may not read the source; --share-access let it have the object
+	PlainPeers int             `json:"plain_peers,omitempty"` // neighbours with which it exchanged in plain TCP (--security trusted)
 	SHA256     string          `json:"sha256,omitempty"`
 	Verified   string          `json:"verified,omitempty"`
 	Error      string          `json:"error,omitempty"`
@@ -76,7 +77,7 @@ func newRun(job freshet.Job, boundS *float64, boundBy string) run {
 	for _, n := range job.Nodes {
 		k := nodeRun{
 			Name: n.Name, State: string(n.State), StoreBytes: int64(n.StoreBytes), PeerBytes: int64(n.PeerBytes),
-			NoAccess: n.NoAccess, SHA256: n.SHA256, Verified: n.Verified, Error: n.Error, Faults: n.Faults,
+			NoAccess: n.NoAccess, PlainPeers: n.PlainPeers, SHA256: n.SHA256, Verified: n.Verified, Error: n.Error, Faults: n.Faults,
 		}
 		switch n.State {
 		case freshet.Done:

@@ -39,6 +39,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.StringToStringVar(&c.Labels, "label", nil, "`NAME=VALUE` to select the node by; may be given several times")
 	f.Var(&c.RateIn, "rate-in", "cap on what this process receives, e.g. 10Gbit or 300MB/s (default: none)")
 	f.Var(&c.RateOut, "rate-out", "cap on what this process sends (default: none)")
+	f.StringVar(&c.Security, "security", freshet.SecurityTLS, "how data travels between nodes: `tls`, or trusted for plain TCP to and from others that were told so, too")
 	f.DurationVar(&n.drain, "drain", 30*time.Second, "`time` for running jobs to end when this process is told to stop; a second signal ends it at once")
 	f.BoolVar(&n.asJSON, "json", false, "once ready, print one line of JSON instead of text")
 }
@@ -48,6 +49,9 @@ func (n *nodeFlags) complete(what ...string) (err error) {
 	c := &n.config
 	if n.drain < 0 {
 		return usage("--drain %v: want a time, such as 30s, or 0s to end running jobs at once", n.drain)
+	}
+	if c.Security != freshet.SecurityTLS && c.Security != freshet.SecurityTrusted {
+		return usage("--security %q: want tls, or trusted on an isolated network", c.Security)
 	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return usage("--listen %q: want HOST:PORT, or :PORT for all addresses", c.Listen)

@@ -109,7 +109,7 @@ func (n *node) seen() time.Time {
 func (n *node) view(name string, now time.Time) NodeView {
 	return NodeView{
 		Name: name, Addr: n.Addr, Site: n.Site, Labels: n.Labels, Roots: n.Roots, Version: n.Version,
-		Up: n.up(now), Seen: n.seen(), Leaving: n.leaving, Jobs: n.running, RateIn: n.RateIn, RateOut: n.RateOut,
+		Up: n.up(now), Seen: n.seen(), Leaving: n.leaving, Jobs: n.running, RateIn: n.RateIn, RateOut: n.RateOut, Security: n.Security,
 	}
 }
 

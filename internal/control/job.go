@@ -80,13 +80,14 @@ func (s State) Ended() bool { return s != Preparing && s != Running }
 type NodeStatus struct {
 	Name       string     `json:"name"`
 	State      State      `json:"state"`
-	Serving    bool       `json:"serving,omitempty"`  // done or present, and still giving to others: the part has not ended
-	Phase      int        `json:"phase,omitempty"`    // 1: reads from the store, 2: exchanges with peers
-	Have       unit.Bytes `json:"have"`               // bytes of checked pieces on its disk
-	StoreBytes unit.Bytes `json:"store_bytes"`        // payload read from the store, thrown away ones included
-	PeerBytes  unit.Bytes `json:"peer_bytes"`         // payload received from peers, likewise
-	SentBytes  unit.Bytes `json:"sent_bytes"`         // payload given to peers
-	Verified   string     `json:"verified,omitempty"` // when done: "source" or "peers"
+	Serving    bool       `json:"serving,omitempty"`     // done or present, and still giving to others: the part has not ended
+	Phase      int        `json:"phase,omitempty"`       // 1: reads from the store, 2: exchanges with peers
+	Have       unit.Bytes `json:"have"`                  // bytes of checked pieces on its disk
+	StoreBytes unit.Bytes `json:"store_bytes"`           // payload read from the store, thrown away ones included
+	PeerBytes  unit.Bytes `json:"peer_bytes"`            // payload received from peers, likewise
+	SentBytes  unit.Bytes `json:"sent_bytes"`            // payload given to peers
+	PlainPeers int        `json:"plain_peers,omitempty"` // neighbours with which it exchanged in plain TCP (--security trusted)
+	Verified   string     `json:"verified,omitempty"`    // when done: "source" or "peers"
 	SHA256     string     `json:"sha256,omitempty"`
 	NoAccess   bool       `json:"no_access,omitempty"` // it may not read the source itself, and got all from others
 	DoneS      float64    `json:"done_s,omitempty"`    // seconds from Accepted to the file in its place, by the node's clock
@@ -106,16 +107,17 @@ type Fault struct {
 
 // NodeView is a node as the control plane knows it.
 type NodeView struct {
-	Name    string            `json:"name"`
-	Addr    string            `json:"addr"`
-	Site    string            `json:"site,omitempty"`
-	Labels  map[string]string `json:"labels,omitempty"`
-	Roots   []string          `json:"roots,omitempty"`
-	Version string            `json:"version"` // of its freshet
-	Up      bool              `json:"up"`
-	Leaving bool              `json:"leaving,omitempty"`  // up, but its operator stops it: it takes no more jobs
-	Seen    time.Time         `json:"seen"`               // when it was last heard of
-	Jobs    int               `json:"jobs"`               // running now
-	RateIn  unit.Bandwidth    `json:"rate_in,omitempty"`  // declared cap, bytes per second; zero: none
-	RateOut unit.Bandwidth    `json:"rate_out,omitempty"` // likewise
+	Name     string            `json:"name"`
+	Addr     string            `json:"addr"`
+	Site     string            `json:"site,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Roots    []string          `json:"roots,omitempty"`
+	Version  string            `json:"version"` // of its freshet
+	Up       bool              `json:"up"`
+	Leaving  bool              `json:"leaving,omitempty"`  // up, but its operator stops it: it takes no more jobs
+	Seen     time.Time         `json:"seen"`               // when it was last heard of
+	Jobs     int               `json:"jobs"`               // running now
+	RateIn   unit.Bandwidth    `json:"rate_in,omitempty"`  // declared cap, bytes per second; zero: none
+	RateOut  unit.Bandwidth    `json:"rate_out,omitempty"` // likewise
+	Security string            `json:"security,omitempty"` // tls, or trusted: plain TCP to and from others that trust the network
 }

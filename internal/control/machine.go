@@ -457,6 +457,7 @@ func bounded(s NodeStatus, size unit.Bytes) NodeStatus {
 	if s.State == Failed && s.Error == "" {
 		s.Error = "failed and gave no reason"
 	}
+	s.PlainPeers = max(s.PlainPeers, 0)
 	for _, b := range []*unit.Bytes{&s.Have, &s.StoreBytes, &s.PeerBytes, &s.SentBytes} {
 		*b = max(*b, 0)
 	}

@@ -46,13 +46,14 @@ const (
 
 // Registration is what a node says about itself when it connects.
 type Registration struct {
-	Addr    string            `json:"addr"` // host:port at which the other nodes and the hub reach it
-	Site    string            `json:"site,omitempty"`
-	Labels  map[string]string `json:"labels,omitempty"`
-	Roots   []string          `json:"roots,omitempty"`
-	Version string            `json:"version"`
-	RateIn  unit.Bandwidth    `json:"rate_in,omitempty"`
-	RateOut unit.Bandwidth    `json:"rate_out,omitempty"`
+	Addr     string            `json:"addr"` // host:port at which the other nodes and the hub reach it
+	Site     string            `json:"site,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Roots    []string          `json:"roots,omitempty"`
+	Version  string            `json:"version"`
+	RateIn   unit.Bandwidth    `json:"rate_in,omitempty"`
+	RateOut  unit.Bandwidth    `json:"rate_out,omitempty"`
+	Security string            `json:"security,omitempty"` // tls, trusted
 }
 
 // report is the state of some of a node's jobs.

@@ -205,8 +205,8 @@ func TestWaitersAreCounted(t *testing.T) {
 			if n != 1 {
 				t.Errorf("%d of %d were told that we are busy, want 1", n, maxWaitingNode+1)
 			}
+			synctest.Wait() // those that were refused have left
 		}
-		synctest.Wait()
 		if a.waiting.all != 0 || len(a.waiting.by) != 0 {
 			t.Errorf("%d wait, by node %v, want none", a.waiting.all, a.waiting.by)
 		}

@@ -99,7 +99,7 @@ func bare(err error) error {
 // other end's verdict.
 func (p *Port) greet(raw net.Conn, name, job string) (*Conn, error) {
 	w := &wire{Conn: raw}
-	conf := p.o.Credentials.ClientTLS(pki.Node, name, ProtocolData)
+	conf := p.o.Credentials.ClientTLS(pki.Node, name, p.dataProtocols()...)
 	conf.DynamicRecordSizingDisabled = true
 	t := tls.Client(w, conf)
 	if err := t.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
@@ -127,6 +127,9 @@ func (p *Port) greet(raw net.Conn, name, job string) (*Conn, error) {
 	}
 	if theirs.Job != job {
 		return nil, fmt.Errorf("the other end answered for job %q instead of %q", theirs.Job, job)
+	}
+	if err := p.settle(c, t, true); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

@@ -87,6 +87,9 @@ func (p *Port) match(ctx context.Context, c *Conn) error {
 	if err := c.WriteFrame(kindWelcome); err != nil {
 		return err
 	}
+	if err := p.settle(c, c.c.(*tls.Conn), false); err != nil {
+		return err
+	}
 	c.c.SetDeadline(time.Time{})
 	c.start()
 	for {

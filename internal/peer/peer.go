@@ -3,6 +3,7 @@
 //
 //	              ┌──────────────── Port ────────────────┐
 //	TCP accept ─▶ │ TLS 1.3, ALPN ─┬─ freshet-data/1 ────┼─▶ hello ─▶ Offer(job) ─▶ *Conn
+//	              │                ├─ freshet-plain/1 ───┼─▶ likewise, then plain TCP
 //	              │                ├─ freshet-control/1 ─┼─▶ handler
 //	              │                └─ http/1.1 ──────────┼─▶ handler, with or without a certificate
 //	              └──────────────────────────────────────┘
@@ -34,6 +35,7 @@ import (
 // The protocols of the port, by their ALPN names.
 const (
 	ProtocolData    = "freshet-data/1"
+	ProtocolPlain   = "freshet-plain/1" // as data, and no TLS behind the verdict: where both ends were told so
 	ProtocolControl = "freshet-control/1"
 	ProtocolHTTP    = "http/1.1"
 )

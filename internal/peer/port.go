@@ -36,6 +36,9 @@ type Options struct {
 	Hub *pki.Credentials
 	// In and Out hold all connections together to a rate. nil: no limit.
 	In, Out *pace.Limiter
+	// Trusted lets data travel in plain TCP, once both ends have proved who they
+	// are, to and from processes that were told the same.
+	Trusted bool
 	// Congestion control of all sockets; "" is DefaultCongestion.
 	Congestion string
 	// Dial replaces how Port.Dial reaches an address. nil: Dialer with the above.
@@ -61,9 +64,10 @@ type Port struct {
 	door                  door
 	refusals              [refusalKinds]atomic.Int64
 
-	mu      sync.Mutex        // guards what follows
-	offers  map[string]*offer // by job
-	offered chan struct{}     // closed and replaced at each new offer
+	mu       sync.Mutex        // guards what follows
+	offers   map[string]*offer // by job
+	security map[string]bool   // by node, with Trusted: whether its connections are plain
+	offered  chan struct{}     // closed and replaced at each new offer
 }
 
 // Why callers were refused.
@@ -130,12 +134,15 @@ func New(ln net.Listener, o Options) (*Port, error) {
 		o: o, ln: ln, handlers: map[string]handler{},
 		handshakes: make(chan struct{}, maxHandshakes),
 		strangers:  make(chan struct{}, maxStrangers),
-		offers:     map[string]*offer{}, offered: make(chan struct{}),
+		security:   map[string]bool{}, offers: map[string]*offer{}, offered: make(chan struct{}),
 	}
 	if o.Credentials != nil {
 		conf := o.Credentials.ServerTLS(ProtocolData)
 		conf.DynamicRecordSizingDisabled = true
 		p.handlers[ProtocolData] = handler{conf: conf, clientCert: true}
+		if o.Trusted {
+			p.handlers[ProtocolPlain] = handler{conf: o.Credentials.ServerTLS(ProtocolPlain), clientCert: true}
+		}
 	}
 	want := cmp.Or(p.o.Congestion, DefaultCongestion)
 	if got := p.Congestion(); got != "" && got != want {
@@ -148,7 +155,7 @@ func New(ln net.Listener, o Options) (*Port, error) {
 // certificate of the cluster; where clientCert is false they may also have none,
 // and who is then zero. It is to be called before Run and panics if the protocol is taken.
 func (p *Port) Handle(protocol string, clientCert bool, serve func(ctx context.Context, c *tls.Conn, who pki.Identity)) {
-	if _, taken := p.handlers[protocol]; taken || protocol == ProtocolData {
+	if _, taken := p.handlers[protocol]; taken || protocol == ProtocolData || protocol == ProtocolPlain {
 		panic(fmt.Sprintf("peer: protocol %s is taken", protocol))
 	}
 	h := handler{clientCert: clientCert, serve: serve}
@@ -212,7 +219,15 @@ func (p *Port) Run(ctx context.Context) error {
 		raw, err := p.ln.Accept()
 		if err == nil {
 			pause = 0
-			wg.Go(func() { p.serve(ctx, raw) })
+			caller, ok := p.door.enter(raw) // here, so that makeRoom sees all there are
+			if !ok {
+				raw.Close()
+				<-p.handshakes
+				p.refusals[refusedCrowd].Add(1)
+				p.o.Log.Debug("too many handshakes with one host", "from", raw.RemoteAddr(), "limit", maxHandshakesHost)
+				continue
+			}
+			wg.Go(func() { p.serve(ctx, raw, caller) })
 			continue
 		}
 		<-p.handshakes
@@ -244,17 +259,9 @@ func passing(err error) bool {
 }
 
 // serve takes one connection from its first byte to its end or its taker. It
-// comes with a token of p.handshakes.
-func (p *Port) serve(ctx context.Context, raw net.Conn) {
+// comes with a token of p.handshakes, and has entered p.door.
+func (p *Port) serve(ctx context.Context, raw net.Conn, caller *caller) {
 	log := p.o.Log.With("from", raw.RemoteAddr())
-	caller, ok := p.door.enter(raw)
-	if !ok {
-		raw.Close()
-		<-p.handshakes
-		p.refusals[refusedCrowd].Add(1)
-		log.Debug("too many handshakes with one host", "limit", maxHandshakesHost)
-		return
-	}
 	var release sync.Once
 	done := func() { release.Do(func() { p.door.leave(caller); <-p.handshakes }) }
 	defer done()
@@ -289,7 +296,7 @@ func (p *Port) serve(ctx context.Context, raw net.Conn) {
 			return
 		}
 	}
-	if cs.NegotiatedProtocol == ProtocolData {
+	if cs.NegotiatedProtocol == ProtocolData || cs.NegotiatedProtocol == ProtocolPlain {
 		if err := p.receive(ctx, t, w, who, done); err != nil {
 			raw.Close()
 			if errors.Is(err, io.EOF) { // who only wanted to see that we are here

@@ -77,16 +77,16 @@ func (c *Credentials) OpenServerTLS(protocols ...string) *tls.Config {
 }
 
 // ClientTLS presents our certificate and expects the other end to be exactly
-// role and name of our own cluster, and to speak protocol.
-func (c *Credentials) ClientTLS(role Role, name string, protocol string) *tls.Config {
-	conf := base([]string{protocol})
+// role and name of our own cluster, and to speak one of protocols, the first best.
+func (c *Credentials) ClientTLS(role Role, name string, protocols ...string) *tls.Config {
+	conf := base(protocols)
 	conf.RootCAs = pool(c.ca)
 	conf.ServerName = dnsName(role, name)
 	// Not Certificates: those are held back when the server names other
 	// authorities, and the server could not say whose certificate it refused.
 	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.cert.Load(), nil }
 	conf.VerifyConnection = func(cs tls.ConnectionState) error {
-		if err := checkProtocol(cs, []string{protocol}); err != nil {
+		if err := checkProtocol(cs, protocols); err != nil {
 			return err
 		}
 		id, err := PeerIdentity(cs)

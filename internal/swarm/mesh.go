@@ -74,6 +74,7 @@ func (n *node) up(ctx context.Context, ev evUp) {
 	}
 	l := &link{rank: ev.rank, conn: ev.conn, out: newOutbox()}
 	nb.link, nb.why, nb.moved = l, nil, n.now
+	nb.plain = nb.plain || ev.conn.Plain()
 	n.wg.Go(func() { l.run(ctx, n) })
 	n.ex.Up(ev.rank)
 	n.announce()

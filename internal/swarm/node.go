@@ -89,6 +89,7 @@ type neighbour struct {
 	deadline time.Time // while waiting
 	why      error     // of the last failure to connect
 	done     bool      // it has the object in its place
+	plain    bool      // its connection is not encrypted, or was not
 	moved    time.Time // when it last announced or was sent anything
 }
 
@@ -179,7 +180,11 @@ func (n *node) run(ctx context.Context) (err error) {
 	for {
 		n.step(ctx)
 		if n.fatal != nil {
-			n.leave(n.fatal.Error())
+			why := n.fatal
+			if errors.Is(why, context.Canceled) && ctx.Err() != nil { // what was stopped failed before we saw the stop
+				why = context.Cause(ctx)
+			}
+			n.leave(why.Error())
 			n.drain()
 			return n.fatal
 		}
@@ -447,6 +452,11 @@ func (n *node) progress() Progress {
 	p := Progress{
 		Phase: n.phase, Have: n.have, StoreBytes: unit.Bytes(n.fromStore.Load()), PeerBytes: n.fromPeers, SentBytes: n.sent,
 		Done: n.done, DoneAt: n.doneAt, Verified: n.verified, Faults: append([]Fault(nil), n.faults...),
+	}
+	for rank := range n.neighbours {
+		if n.neighbours[rank].plain {
+			p.PlainPeers++
+		}
 	}
 	switch {
 	case n.done:

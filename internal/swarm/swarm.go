@@ -114,6 +114,7 @@ type Progress struct {
 	StoreBytes unit.Bytes // payload read from the store, thrown away payload included
 	PeerBytes  unit.Bytes // payload received from peers, likewise
 	SentBytes  unit.Bytes // payload sent to peers
+	PlainPeers int        // neighbours whose connection was not encrypted
 	Done       bool       // the file is in its place
 	DoneAt     time.Time
 	Verified   string // when Done: "source" or "peers"
