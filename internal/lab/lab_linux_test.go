@@ -12,14 +12,6 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
-func hosts(n int) []string {
-	var names []string
-	for i := range n {
-		names = append(names, fmt.Sprintf("n%d", i))
-	}
-	return names
-}
-
 func TestHostsReachEachOther(t *testing.T) {
 	l := New(t, Star(hosts(3), Link{Rate: 100 * unit.Mbit}))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

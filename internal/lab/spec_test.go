@@ -145,3 +145,11 @@ func FuzzParseSpec(f *testing.F) {
 		}
 	})
 }
+
+func hosts(n int) []string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("n%d", i))
+	}
+	return names
+}
