@@ -165,21 +165,22 @@ type Code uint16
 
 // The reasons.
 const (
-	Other       Code = 1 // see the text
-	OtherVer    Code = 2 // the versions of the protocol differ
-	WrongName   Code = 3 // hello and certificate disagree, or the caller wanted somebody else
-	UnknownJob  Code = 4 // the job is not known here, not yet or no longer
-	Busy        Code = 5 // try later
-	BadFrame    Code = 6 // what was sent cannot be understood
-	NotANode    Code = 7 // the certificate is not a node's
-	ShutDown    Code = 8 // the process ends
-	Misbehaved  Code = 9 // what was sent is understood and wrong, such as a piece that does not match its digest
-	lastOfCodes      = Misbehaved
+	Other       Code = 1  // see the text
+	OtherVer    Code = 2  // the versions of the protocol differ
+	WrongName   Code = 3  // hello and certificate disagree, or the caller wanted somebody else
+	UnknownJob  Code = 4  // the job is not known here, not yet or no longer
+	Busy        Code = 5  // try later
+	BadFrame    Code = 6  // what was sent cannot be understood
+	NotANode    Code = 7  // the certificate is not a node's
+	ShutDown    Code = 8  // the process ends
+	Misbehaved  Code = 9  // what was sent is understood and wrong, such as a piece that does not match its digest
+	Removed     Code = 10 // the caller was removed from the cluster
+	lastOfCodes      = Removed
 )
 
 var codeText = [...]string{
 	Other: "refused", OtherVer: "other version", WrongName: "wrong name", UnknownJob: "unknown job", Busy: "busy",
-	BadFrame: "not understood", NotANode: "not a node", ShutDown: "shutting down", Misbehaved: "misbehaved",
+	BadFrame: "not understood", NotANode: "not a node", ShutDown: "shutting down", Misbehaved: "misbehaved", Removed: ErrRemoved.Error(),
 }
 
 func (c Code) String() string {

@@ -29,9 +29,13 @@ type Conn struct {
 	left    int           // of the payload that is being read
 	until   time.Time     // when that has to have arrived; zero: not begun
 
-	plain   atomic.Bool   // c is wire
+	plain   atomic.Bool // c is wire
+	key     string      // of the other end's certificate
+	port    *Port       // that has the connection on its list; nil: none
+	removed atomic.Bool // the other end was removed from the cluster, which is why this is closed
+
+	closing sync.Mutex    // guards the closing of closed, and that no pinger starts after it
 	closed  chan struct{} // no more reads and writes
-	closing sync.Once
 	pinger  sync.WaitGroup
 }
 
@@ -59,7 +63,13 @@ func (c *Conn) RemoteAddr() net.Addr { return c.c.RemoteAddr() }
 // start begins to keep the connection alive.
 func (c *Conn) start() {
 	c.wrote.Store(time.Now().UnixNano())
-	c.pinger.Go(c.ping)
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	select {
+	case <-c.closed:
+	default:
+		c.pinger.Go(c.ping)
+	}
 }
 
 // ping writes a ping whenever nothing else was written for a while. An error
@@ -92,12 +102,12 @@ func (c *Conn) WriteFrame(kind byte, parts ...[]byte) error {
 	select {
 	case c.writing <- struct{}{}:
 	case <-c.closed:
-		return c.wrap("write to", net.ErrClosed)
+		return c.wrap("write to", c.cause())
 	}
 	defer func() { <-c.writing }()
 	select { // both may have been ready
 	case <-c.closed:
-		return c.wrap("write to", net.ErrClosed)
+		return c.wrap("write to", c.cause())
 	default:
 	}
 	if err := c.writeFrame(kind, parts); err != nil {
@@ -162,7 +172,8 @@ func (c *Conn) writeFrame(kind byte, parts [][]byte) error {
 //
 // Errors name the neighbour. It is a *Refused if the neighbour closed and said
 // why, io.EOF if it closed without a word, os.ErrDeadlineExceeded if it was
-// silent for 20 s, and net.ErrClosed if this end was closed.
+// silent for 20 s, ErrRemoved if this end was closed because the neighbour was
+// removed from the cluster, and net.ErrClosed if it was closed otherwise.
 func (c *Conn) ReadFrame() (kind byte, n int, err error) {
 	for {
 		h, err := c.readHeader()
@@ -251,7 +262,7 @@ func (c *Conn) lockReads() error {
 	case c.reading <- struct{}{}:
 		return nil
 	case <-c.closed:
-		return net.ErrClosed
+		return c.cause()
 	}
 }
 
@@ -261,7 +272,7 @@ func (c *Conn) setReadDeadline(t time.Time) error {
 	err := c.c.SetReadDeadline(t)
 	select {
 	case <-c.closed:
-		return net.ErrClosed
+		return c.cause()
 	default:
 		return err
 	}
@@ -284,7 +295,7 @@ func (c *Conn) orClosed(err error) error {
 	}
 	select {
 	case <-c.closed:
-		return net.ErrClosed
+		return c.cause()
 	default:
 		return err
 	}
@@ -297,9 +308,33 @@ func (c *Conn) wrap(what string, err error) error {
 	return fmt.Errorf("%s %s: %w", what, c.name, err)
 }
 
+// shut marks the connection as closed, and says whether it was open.
+func (c *Conn) shut() (first bool) {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	select {
+	case <-c.closed:
+		return false
+	default:
+	}
+	close(c.closed)
+	if c.port != nil {
+		c.port.strike(c)
+	}
+	return true
+}
+
+// cause is what reads and writes say when this end is closed.
+func (c *Conn) cause() error {
+	if c.removed.Load() {
+		return ErrRemoved
+	}
+	return net.ErrClosed
+}
+
 // abort makes every read and write fail from now on.
 func (c *Conn) abort() {
-	c.closing.Do(func() { close(c.closed) })
+	c.shut()
 	c.wire.Conn.Close()
 }
 
@@ -307,8 +342,7 @@ func (c *Conn) abort() {
 // writes to it. It may be called more than once.
 func (c *Conn) Close() error {
 	defer c.pinger.Wait()
-	first := false
-	c.closing.Do(func() { close(c.closed); first = true })
+	first := c.shut()
 	if !first {
 		c.wire.Conn.Close()
 		return nil
@@ -343,12 +377,14 @@ func (c *Conn) Refuse(code Code, text string) error {
 	case <-deadline.C: // somebody's frame does not get through, so would ours not
 		return c.Close()
 	}
-	first := false
-	c.closing.Do(func() { close(c.closed); first = true })
+	first := c.shut()
 	defer c.wire.Conn.Close()
 	if !first {
 		return nil
 	}
+	// Whatever deadline somebody who has not noticed yet may set, it ends.
+	force := time.AfterFunc(2*lingerTimeout, func() { c.wire.Conn.Close() })
+	defer force.Stop()
 	end := time.Now().Add(lingerTimeout)
 	payload := appendRefusal(nil, code, text)
 	frame := append(header{Kind: kindRefusal, Len: len(payload)}.Append(nil), payload...)

@@ -111,27 +111,40 @@ func (p *Port) greet(raw net.Conn, name, job string) (*Conn, error) {
 		}
 		return nil, err
 	}
-	if _, err := t.Write(hello{Name: p.o.Credentials.Identity().Name, Job: job}.Append(nil)); err != nil {
-		return nil, err
-	}
 	c := newConn(t, w, name, job)
-	theirs, err := readHello(t)
+	if err := p.enlist(c, pki.PeerKey(t.ConnectionState())); err != nil {
+		return nil, err
+	}
+	err := p.introduce(c)
+	if err == nil {
+		err = p.settle(c, t, true)
+	}
 	if err != nil {
-		return nil, err
-	}
-	if theirs.Name != name {
-		return nil, fmt.Errorf("the other end answered as %q", theirs.Name)
-	}
-	if err := c.verdict(); err != nil {
-		return nil, err
-	}
-	if theirs.Job != job {
-		return nil, fmt.Errorf("the other end answered for job %q instead of %q", theirs.Job, job)
-	}
-	if err := p.settle(c, t, true); err != nil {
+		c.abort()
 		return nil, err
 	}
 	return c, nil
+}
+
+// introduce says hello, and hears the other end's and its verdict.
+func (p *Port) introduce(c *Conn) error {
+	if _, err := c.c.Write(hello{Name: p.o.Credentials.Identity().Name, Job: c.job}.Append(nil)); err != nil {
+		return err
+	}
+	theirs, err := readHello(c.c)
+	if err != nil {
+		return err
+	}
+	if theirs.Name != c.name {
+		return fmt.Errorf("the other end answered as %q", theirs.Name)
+	}
+	if err := c.verdict(); err != nil {
+		return err
+	}
+	if theirs.Job != c.job {
+		return fmt.Errorf("the other end answered for job %q instead of %q", theirs.Job, c.job)
+	}
+	return nil
 }
 
 // verdict waits for the other end to say whether it takes us.

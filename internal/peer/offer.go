@@ -74,8 +74,16 @@ func (p *Port) receive(ctx context.Context, t *tls.Conn, w *wire, who pki.Identi
 	case theirs.Name != who.Name:
 		return c.answer(WrongName, fmt.Errorf("hello from %q with the certificate of %q", theirs.Name, who.Name))
 	}
+	if err := p.enlist(c, pki.PeerKey(t.ConnectionState())); err != nil {
+		c.Refuse(Removed, "")
+		return err
+	}
 	greeted()
-	return p.match(ctx, c)
+	if err := p.match(ctx, c); err != nil {
+		c.abort()
+		return err
+	}
+	return nil
 }
 
 // match gives c to whoever offers its job, and waits for such a one.

@@ -68,6 +68,8 @@ type Port struct {
 	offers   map[string]*offer // by job
 	security map[string]bool   // by node, with Trusted: whether its connections are plain
 	offered  chan struct{}     // closed and replaced at each new offer
+	revoked  map[string]bool   // keys of nodes that were removed from the cluster
+	open     map[*Conn]bool    // data connections that are not closed
 }
 
 // Why callers were refused.
@@ -134,7 +136,7 @@ func New(ln net.Listener, o Options) (*Port, error) {
 		o: o, ln: ln, handlers: map[string]handler{},
 		handshakes: make(chan struct{}, maxHandshakes),
 		strangers:  make(chan struct{}, maxStrangers),
-		security:   map[string]bool{}, offers: map[string]*offer{}, offered: make(chan struct{}),
+		security:   map[string]bool{}, offers: map[string]*offer{}, offered: make(chan struct{}), open: map[*Conn]bool{},
 	}
 	if o.Credentials != nil {
 		conf := o.Credentials.ServerTLS(ProtocolData)

@@ -17,7 +17,7 @@ func (n *node) complete(ctx context.Context) {
 				n.fail(fmt.Errorf("%s: read twice, and still %w; the object in the store is damaged", n.Source, err))
 				return
 			}
-			n.Log.Warn("checksum does not fit: reading again", "job", n.Job, "err", err)
+			n.Log.Warn("checksum", "job", n.Job, "error", err)
 			return
 		}
 		verified = BySource

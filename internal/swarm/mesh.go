@@ -31,6 +31,9 @@ func (n *node) dial(ctx context.Context, rank int, within time.Duration) {
 			if ctx.Err() == nil {
 				n.post(evUnreachable{rank, err})
 			}
+			if errors.Is(err, peer.ErrRemoved) {
+				return
+			}
 			t := time.NewTimer(wait)
 			select {
 			case <-t.C:
@@ -122,6 +125,8 @@ func (n *node) down(ctx context.Context, ev evDown) {
 	case errors.As(ev.err, &refused):
 		n.dead(rank, refused)
 		n.accused(ctx, refused)
+	case errors.Is(ev.err, peer.ErrRemoved):
+		n.dead(rank, peer.ErrRemoved)
 	default:
 		if ev.err == nil {
 			ev.err = errors.New("closed the connection")

@@ -269,7 +269,7 @@ func (n *node) handle(ctx context.Context, ev any) {
 		n.unmet(ctx, ev)
 	case evUnreachable:
 		n.neighbours[ev.rank].why = ev.err
-		if errors.As(ev.err, new(*peer.VersionError)) { // waiting does not mend that
+		if errors.As(ev.err, new(*peer.VersionError)) || errors.Is(ev.err, peer.ErrRemoved) { // waiting does not mend that
 			n.dead(ev.rank, ev.err)
 		}
 	case evDown:
