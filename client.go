@@ -23,6 +23,9 @@ type (
 	NodeStatus = control.NodeStatus
 	// NodeView is a node as the control plane knows it.
 	NodeView = control.NodeView
+
+	// TokenView is a token as the control plane knows it, without its secret.
+	TokenView = control.TokenView
 	// Fault is something that a node saw another node or the store do wrong.
 	Fault = control.Fault
 	// State is where a job or a node's part of it stands.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,6 +64,8 @@ type NodeConfig struct {
 
 	Version string       // of the program, for others to see
 	Log     *slog.Logger // nil: slog.Default()
+
+	life time.Duration // with ControlPlane: of the certificates that it issues; zero: a year
 }
 
 // Node is one process of a cluster, between Start and Close.
@@ -153,7 +156,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 	options := peer.Options{Trusted: c.Security == SecurityTrusted, In: in, Out: out, Log: n.log}
 	dial := peer.Dialer("", nil, nil) // the control plane's traffic is not counted
 	if c.ControlPlane {
-		n.hub, err = control.OpenHub(ctx, control.Config{State: filepath.Join(c.State, "hub"), NATS: c.NATS, NATSCreds: c.NATSCreds, Log: n.log, Dial: dial})
+		n.hub, err = control.OpenHub(ctx, control.Config{State: filepath.Join(c.State, "hub"), NATS: c.NATS, NATSCreds: c.NATSCreds, Log: n.log, Dial: dial, Life: c.life})
 		if err != nil {
 			return err
 		}
@@ -163,7 +166,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 		if n.worker, err = openWorker(c, in, out); err != nil {
 			return err
 		}
-		path := filepath.Join(c.State, "node.pem")
+		path := c.credentialsFile()
 		if n.hub != nil {
 			n.worker.creds, err = n.hub.Enroll(ctx, c.Name, path)
 		} else {
@@ -176,6 +179,13 @@ func (n *Node) open(ctx context.Context) (err error) {
 	}
 	if n.port, err = peer.Listen(c.Listen, options); err != nil {
 		return err
+	}
+	if n.worker != nil {
+		removed, err := control.LoadRevoked(c.revokedFile())
+		if err != nil {
+			return err
+		}
+		n.port.Revoke(removed)
 	}
 	if n.hub != nil {
 		n.port.Handle(peer.ProtocolControl, true, n.hub.ServeControl)
@@ -195,6 +205,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 	return nil
 }
 
+func (c *NodeConfig) credentialsFile() string { return filepath.Join(c.State, "node.pem") }
+func (c *NodeConfig) revokedFile() string     { return filepath.Join(c.State, "revoked.json") }
+
 // credentials are those in path or, for who has none yet, new ones in exchange for the token.
 func credentials(ctx context.Context, c *NodeConfig, path string, dial func(context.Context, string, string) (net.Conn, error)) (*pki.Credentials, error) {
 	if c.Join == "" {
@@ -213,6 +226,7 @@ func credentials(ctx context.Context, c *NodeConfig, path string, dial func(cont
 			return nil, fmt.Errorf("%s holds the credentials of node %s, not of %s: use that name, or another state directory", path, name, c.Name)
 		}
 		return creds, nil
+	case errors.Is(err, pki.ErrExpired) && c.Token != "": // joins anew
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, err
 	case c.Token == "":
@@ -225,8 +239,26 @@ func credentials(ctx context.Context, c *NodeConfig, path string, dial func(cont
 	return creds, creds.Save(path)
 }
 
-// register runs the agent and waits until the control plane has taken it in.
+// register runs the agent and waits until the control plane has taken it in. A
+// node that was removed meanwhile joins anew if it has a token for that.
 func (n *Node) register(ctx, run context.Context) error {
+	err := n.runAgent(ctx, run)
+	c := &n.config
+	if !errors.Is(err, control.ErrRemoved) || n.hub != nil || c.Token == "" {
+		return err
+	}
+	n.log.Info("removed from the cluster; joining anew", "node", c.Name)
+	next, err := control.Join(ctx, control.JoinConfig{Hub: c.Join, Token: c.Token, Name: c.Name, Dial: peer.Dialer("", nil, nil)})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(next.Save(c.credentialsFile()), n.worker.creds.Replace(next)); err != nil {
+		return err
+	}
+	return n.runAgent(ctx, run)
+}
+
+func (n *Node) runAgent(ctx, run context.Context) error {
 	c := &n.config
 	hub := c.Join
 	if n.hub != nil {
@@ -242,14 +274,20 @@ func (n *Node) register(ctx, run context.Context) error {
 			Addr: n.advertise, Site: c.Site, Labels: c.Labels, Roots: n.worker.roots.Dirs(),
 			Version: c.Version, RateIn: c.RateIn, RateOut: c.RateOut, Security: c.Security,
 		},
-		Registered: func() { once.Do(func() { close(registered) }) },
+		Registered:      func() { once.Do(func() { close(registered) }) },
+		CredentialsFile: c.credentialsFile(), RevokedFile: c.revokedFile(), Revoke: n.port.Revoke,
 	}
 	n.agent.Store(agent)
 	n.spawn(func() error {
 		defer close(n.left)
 		err := agent.Run(run)
 		failed <- err
-		return err
+		select {
+		case <-registered:
+			return err
+		default:
+			return nil // who started it has the error
+		}
 	})
 	select {
 	case <-registered:

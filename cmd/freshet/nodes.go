@@ -23,7 +23,9 @@ func newNodes(o *options) *cobra.Command {
 		GroupID: "cluster",
 		Short:   "List the nodes of the cluster",
 		Long: `nodes lists the nodes of the cluster: whether each is up and since when it was
-not heard of, where the others reach it, and how it can be selected. With --up N
+not heard of, where the others reach it, and how it can be selected. A node's
+certificate renews itself long before it expires; when that fails the state says
+so. With --up N
 it first waits until that many are up, as long as --wait says.`,
 		Example: "  freshet nodes\n  freshet nodes --up 200 --wait 5m\n  freshet nodes remove gpu-07",
 		Args:    wantArgs(),
@@ -81,9 +83,12 @@ func awaitNodes(ctx context.Context, c *freshet.Client, want int, deadline time.
 func newNodesRemove(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Forget a node that is down",
-		Long: `remove forgets a node whose agent has ended: its certificate is no longer
-accepted, and its name is free for another machine.`,
+		Short: "Take a node out of the cluster",
+		Long: `remove takes a node out of the cluster, whether it is up or down. Within seconds
+no node accepts its certificates any longer: its connections are closed, running
+jobs go on without it, and its agent ends. Nodes that are down learn it when they
+are back. Its name is free. A token that is still good would let it in again: see
+"freshet token list".`,
 		Example: "  freshet nodes remove gpu-07",
 		Args:    wantArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -119,6 +124,7 @@ func printNodes(out io.Writer, nodes []freshet.NodeView, now time.Time) error {
 		if !n.Up {
 			state = "down, last seen " + ago(now.Sub(n.Seen))
 		}
+		state += expiry(n.Expires.Sub(now))
 		var labels []string
 		for _, k := range slices.Sorted(maps.Keys(n.Labels)) {
 			labels = append(labels, k+"="+n.Labels[k])
@@ -127,6 +133,21 @@ func printNodes(out io.Writer, nodes []freshet.NodeView, now time.Time) error {
 			n.Jobs, n.Version, dash(strings.Join(n.Roots, ",")))
 	}
 	return w.Flush()
+}
+
+// expiry is what there is to say about a certificate that is good for so long
+// yet: nothing until it should have been renewed a month ago.
+func expiry(left time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case left <= 0:
+		return ", certificate expired"
+	case left > 90*day:
+		return ""
+	case left < 2*day:
+		return fmt.Sprintf(", certificate expires in %.0f h", left.Hours())
+	}
+	return fmt.Sprintf(", certificate expires in %d days", int(left/day))
 }
 
 func dash(s string) string {

@@ -209,7 +209,7 @@ func TestPermissions(t *testing.T) {
 		}
 	}
 	spec, _ := json.Marshal(aSpec)
-	for _, subject := range []string{"api.submit", "api.token", "api.remove", "up.n2.beat", "up.n2.register", "down.n2.start", "down.n1.start",
+	for _, subject := range []string{"api.submit", "api.token", "api.tokens", "api.withdraw", "api.remove", "up.n2.renew", "up.n2.revoked", "up.n2.beat", "up.n2.register", "down.n2.start", "down.n1.start",
 		"watch.job.x", "$JS.API.INFO", "$KV.jobs.x", "_INBOX.admin.admin.x", "_INBOX.x", "$SYS.REQ.SERVER.PING"} {
 		nc.PublishRequest(subject, inbox("node", "n1")+".x", spec)
 		denied("publish " + subject)
@@ -308,7 +308,11 @@ func TestUnreachable(t *testing.T) {
 		"n1":          `advertised address "n1": want HOST:PORT`,
 		n2.addr:       "hub cannot reach n1 at " + n2.addr + `: the other end is "n2.node", not "n1.node": the address leads to another machine; give --advertise an address that the other nodes can reach`,
 	} {
-		creds, err := h.Enroll(ctx, "n1", filepath.Join(t.TempDir(), "n1.pem"))
+		token, _, err := h.NewToken(ctx, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		creds, err := Join(ctx, JoinConfig{Hub: h.addr, Token: token, Name: "n1"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,9 @@ import (
 // those "hub: HOST:PORT" says where the hub is, and the rest is for the eye.
 const AdminFile = "admin.pem"
 
+// adminName is in the certificate of the credential that the hub writes.
+const adminName = "admin"
+
 // Admin is what a Client needs to get to the hub of a cluster and to be let in.
 type Admin struct {
 	Hub         string // HOST:PORT
@@ -30,6 +33,9 @@ type Admin struct {
 // there is no such file.
 func LoadAdmin(path string) (Admin, error) {
 	creds, err := pki.Load(path)
+	if errors.Is(err, pki.ErrExpired) {
+		return Admin{}, fmt.Errorf("admin credential in %s has expired: the control plane renews its own while it runs (%s in its state directory); copy that one", path, AdminFile)
+	}
 	if err != nil {
 		return Admin{}, fmt.Errorf("admin credential: %w", err)
 	}
@@ -58,9 +64,11 @@ func LoadAdmin(path string) (Admin, error) {
 func (h *Hub) WriteAdmin(addr string) (path string, err error) {
 	path = filepath.Join(h.config.State, AdminFile)
 	tmp := filepath.Join(h.config.State, ".admin-credential.pem")
-	creds, err := h.renewed(path, pki.Admin, "admin")
-	if err != nil {
-		return "", err
+	creds := h.young(path, pki.Admin, adminName)
+	if creds == nil {
+		if creds, err = h.authority.NewCredentials(pki.Admin, adminName); err != nil {
+			return "", err
+		}
 	}
 	if err := creds.Save(tmp); err != nil {
 		return "", err
@@ -84,5 +92,8 @@ func (h *Hub) WriteAdmin(addr string) (path string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("write the admin's credential: %w", err)
 	}
+	h.mu.Lock()
+	h.adminAddr, h.adminCreds = addr, creds
+	h.mu.Unlock()
 	return path, nil
 }

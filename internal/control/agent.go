@@ -31,6 +31,10 @@ type Agent struct {
 	Log          *slog.Logger
 	Registered   func() // called after each registration
 
+	CredentialsFile string              // where renewed Credentials are written; empty: nowhere
+	RevokedFile     string              // where the list of removed nodes is kept for LoadRevoked; empty: nowhere
+	Revoke          func(keys []string) // called with the keys (pki.PeerKey) of all removed nodes' certificates whenever they change
+
 	current atomic.Pointer[member] // while Run runs
 }
 
@@ -72,22 +76,25 @@ type member struct {
 	again chan struct{} // register again
 	urge  chan struct{} // beat at once
 
+	removals chan struct{} // fetch the list of removed nodes
+
 	wg sync.WaitGroup // requests and parts
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	leaving bool
-	parts   map[string]*part
 	idle    chan struct{} // closed when leaving and no part is running; nil: not leaving
 	beaten  time.Time     // when the hub last answered a beat
+	parts   map[string]*part
+	removed string // version of the list of removed nodes that is in force
 }
 
 // Run serves the hub until ctx ends, which is no error, or the hub refuses
-// this node for good: ErrRemoved, ErrRefused, *pki.OtherClusterError, and at the
+// this node for good: ErrRemoved, ErrExpired, ErrRefused, *pki.OtherClusterError, and at the
 // first registration also ErrUnreachable and ErrInvalid. A hub that is away is
 // waited for; jobs go on meanwhile.
 func (a *Agent) Run(ctx context.Context) error {
-	m := &member{a: a, name: a.Credentials.Identity().Name, log: a.Log, parts: map[string]*part{}, again: make(chan struct{}, 1), urge: make(chan struct{}, 1)}
+	m := &member{a: a, name: a.Credentials.Identity().Name, log: a.Log, parts: map[string]*part{}, again: make(chan struct{}, 1), urge: make(chan struct{}, 1), removals: make(chan struct{}, 1)}
 	if m.log == nil {
 		m.log = slog.Default()
 	}
@@ -96,6 +103,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if err := a.Registration.check(); err != nil {
 		return err
+	}
+	if a.RevokedFile != "" {
+		list, err := loadRevoked(a.RevokedFile)
+		if err != nil {
+			return err
+		}
+		m.removed = list.version()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -125,6 +139,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	loops.Go(func() { m.register(ctx, cancel) })
 	loops.Go(func() { m.beat(ctx) })
 	loops.Go(func() { m.reportLoop(ctx) })
+	loops.Go(func() { m.renewLoop(ctx, cancel) })
+	loops.Go(func() { m.heedRemovals(ctx) })
 	<-ctx.Done()
 	sub.Unsubscribe()
 	loops.Wait()
@@ -208,7 +224,7 @@ func (m *member) register(ctx context.Context, cancel context.CancelCauseFunc) {
 			}
 			wait = 0
 		case errors.Is(err, ErrNoSuchNode):
-			cancel(fail(ErrRemoved, "node %s was removed from the cluster; join again with a new token", m.name))
+			cancel(removedFromCluster(m.name))
 			return
 		case first && (errors.Is(err, ErrUnreachable) || errors.Is(err, ErrInvalid)):
 			cancel(err)
@@ -293,6 +309,9 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 	defer m.mu.Unlock()
 	if !a.Unregistered {
 		m.beaten = time.Now()
+	}
+	if a.Revoked != m.removed {
+		poke(m.removals)
 	}
 	for _, id := range a.Drop {
 		p := m.parts[id]

@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/freshet/freshet/internal/access"
-	"github.com/freshet/freshet/internal/pki"
 )
 
 // The requests of an admin, by verb.
@@ -28,6 +27,8 @@ import (
 //	token      tokenRequest       tokenAnswer
 //	check      checkRequest       Check
 //	monitor    monitorRequest     monitorAnswer
+//	tokens     –                  []TokenView, newest first
+//	withdraw   withdrawRequest    TokenView, as it was
 //	recording  recordingRequest   bytes, and the header Freshet-End on the last
 type (
 	jobsRequest struct {
@@ -46,6 +47,9 @@ type (
 	tokenAnswer struct {
 		Token   string    `json:"token"`
 		Expires time.Time `json:"expires"`
+	}
+	withdrawRequest struct {
+		ID string `json:"id"` // or the beginning of it
 	}
 	recordingRequest struct {
 		Node string `json:"node"`
@@ -121,6 +125,14 @@ func (h *Hub) call(ctx context.Context, verb string, m *nats.Msg) (any, error) {
 			return nil, err
 		}
 		return h.monitor(r)
+	case "tokens":
+		return h.tokens(ctx)
+	case "withdraw":
+		var r withdrawRequest
+		if err := read(&r); err != nil {
+			return nil, err
+		}
+		return h.withdrawToken(ctx, r.ID)
 	case "recording":
 		var r recordingRequest
 		if err := read(&r); err != nil {
@@ -340,39 +352,6 @@ func (h *Hub) cancel(ctx context.Context, prefix string) (Job, error) {
 		}
 	}
 	return *d.latest.Load(), nil
-}
-
-// removeNode forgets a node that is down. Its certificate is not accepted any
-// longer, and its name is free.
-func (h *Hub) removeNode(ctx context.Context, name string) error {
-	h.mu.Lock()
-	n := h.nodes[name]
-	if n == nil {
-		known := slices.Sorted(maps.Keys(h.nodes))
-		h.mu.Unlock()
-		return fail(ErrNoSuchNode, "no node %q; known nodes: %s", short(name, 64), listed(known))
-	}
-	if n.up(time.Now()) {
-		h.mu.Unlock()
-		return fail(ErrRefused, "node %s is up: stop its agent first", name)
-	}
-	h.mu.Unlock()
-	if err := drop(ctx, h.store.nodes, name); err != nil {
-		return fail(ErrUnavailable, "cannot remove the record of node %s: %s", name, oneLine(err.Error()))
-	}
-	h.mu.Lock()
-	delete(h.nodes, name)
-	for who, conns := range h.conns {
-		for c := range conns {
-			if who.Role == pki.Node && who.Name == name {
-				c.NetConn().Close()
-			}
-		}
-	}
-	h.mu.Unlock()
-	drop(ctx, h.store.members, name) // it would expire by itself
-	h.log.Info("node removed", "node", name)
-	return nil
 }
 
 // recording passes on a chunk of what a node recorded of a job.

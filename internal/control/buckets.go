@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,27 +23,62 @@ import (
 //	jobs     job's ID  Job            file, synced before it is acknowledged
 //	nodes    name      nodeRecord     file
 //	tokens   token's   tokenRecord    file
+//	revoked  key       revokedKey     file
 //	members  name      Registration   memory; gone memberTTL after the last beat
 //
 // Each has one writer, the hub, and changes by compare-and-set: should there be
 // two hubs by mistake, one of them notices instead of undoing the other's work.
 type buckets struct {
-	nc                           *nats.Conn
-	jobs, nodes, tokens, members jetstream.KeyValue
+	nc                                    *nats.Conn
+	jobs, nodes, tokens, revoked, members jetstream.KeyValue
 }
 
 // nodeRecord is a node as it is registered.
 type nodeRecord struct {
 	Registration
-	Key    string    `json:"key"` // fingerprint of its public key: whose certificate is accepted
+	Keys   []nodeKey `json:"keys"` // of its certificates, newest first: who shows another one is not this node
 	Joined time.Time `json:"joined"`
 	Seen   time.Time `json:"seen,omitzero"` // when it was last known to be up
+}
+
+// nodeKey is a certificate that was issued to a node.
+type nodeKey struct {
+	Key     string    `json:"key"` // as pki.PeerKey names it
+	Expires time.Time `json:"expires"`
+}
+
+// live are the certificates that have not expired.
+func (r *nodeRecord) live(now time.Time) (keys []nodeKey) {
+	for _, k := range r.Keys {
+		if now.Before(k.Expires) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// expires is when the last of the certificates does.
+func (r *nodeRecord) expires() (last time.Time) {
+	for _, k := range r.Keys {
+		if k.Expires.After(last) {
+			last = k.Expires
+		}
+	}
+	return last
+}
+
+// accepts says whether a key is one of the node's.
+func (r *nodeRecord) accepts(key string) bool {
+	return slices.ContainsFunc(r.Keys, func(k nodeKey) bool { return k.Key == key })
 }
 
 type tokenRecord struct {
 	Hash    string    `json:"hash"` // of the secret
 	Left    int       `json:"left"` // uses
 	Expires time.Time `json:"expires"`
+	Made    time.Time `json:"made"`
+	Used    time.Time `json:"used,omitzero"`     // when the last node joined with it
+	UsedBy  string    `json:"used_by,omitempty"` // that node
 }
 
 // within bounds one access to a bucket. A JetStream cluster that loses its
@@ -71,6 +107,7 @@ func openBuckets(ctx context.Context, nc *nats.Conn, cluster string) (*buckets, 
 		{&b.jobs, jetstream.KeyValueConfig{Bucket: "jobs", Description: "job records"}},
 		{&b.nodes, jetstream.KeyValueConfig{Bucket: "nodes", Description: "registered nodes"}},
 		{&b.tokens, jetstream.KeyValueConfig{Bucket: "tokens", Description: "tokens to join with: hashes, uses, expiry"}},
+		{&b.revoked, jetstream.KeyValueConfig{Bucket: "revoked", Description: "certificates of removed nodes"}},
 		{&b.members, jetstream.KeyValueConfig{Bucket: "members", Description: "nodes that are up", Storage: jetstream.MemoryStorage, TTL: memberTTL}},
 	} {
 		x.config.Bucket = "freshet-" + pki.Short(cluster) + "-" + x.config.Bucket

@@ -293,8 +293,9 @@ func (c *Client) Nodes(ctx context.Context) ([]NodeView, error) {
 	return nodes, err
 }
 
-// RemoveNode forgets a node that is down: its certificate is no longer
-// accepted, and its name is free. ErrNoSuchNode; ErrRefused if it is up.
+// RemoveNode takes a node out of the cluster, whether it is up or down: within
+// seconds no node accepts its certificates any longer, running jobs lose it, and its name is
+// free. ErrNoSuchNode; ErrRefused if it runs in the control plane's own process.
 func (c *Client) RemoveNode(ctx context.Context, name string) error {
 	return c.call(ctx, "remove", nodeRequest{name}, nil, false)
 }
@@ -305,6 +306,21 @@ func (c *Client) NewToken(ctx context.Context, uses int, ttl time.Duration) (tok
 	var a tokenAnswer
 	err = c.call(ctx, "token", tokenRequest{uses, Duration(ttl)}, &a, false)
 	return a.Token, a.Expires, err
+}
+
+// Tokens are the tokens that are remembered, newest first.
+func (c *Client) Tokens(ctx context.Context) ([]TokenView, error) {
+	tokens := []TokenView{}
+	err := c.call(ctx, "tokens", struct{}{}, &tokens, true)
+	return tokens, err
+}
+
+// WithdrawToken makes the token of that ID, or of the only ID that begins so,
+// useless at once. ErrNoSuchToken.
+func (c *Client) WithdrawToken(ctx context.Context, id string) (TokenView, error) {
+	var t TokenView
+	err := c.call(ctx, "withdraw", withdrawRequest{id}, &t, false)
+	return t, err
 }
 
 // Recording copies to w what a node has recorded of a job. ErrNoRecording,

@@ -28,6 +28,8 @@ var (
 	ErrNoRecording  = errors.New("no recording")        // the job kept none on that node
 	ErrBusy         = errors.New("control plane busy")  //
 	ErrUnavailable  = errors.New("control plane ended") // it is shutting down, or its records cannot be written
+	ErrExpired      = errors.New("certificate expired") // ours: only a token helps
+	ErrNoSuchToken  = errors.New("no such token")       //
 )
 
 // kinds are the numbers of errors on the wire. Append only.
@@ -54,6 +56,8 @@ var kinds = []error{
 	20: objstore.ErrNoRange,
 	21: context.DeadlineExceeded,
 	22: context.Canceled,
+	23: ErrExpired,
+	24: ErrNoSuchToken,
 }
 
 // wireError is an error of one of the kinds with a text of its own: one line that

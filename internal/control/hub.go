@@ -32,6 +32,8 @@ type Config struct {
 
 	// Dial reaches the addresses that nodes advertise. nil: a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	Life time.Duration // of the certificates that are issued; zero: a year
 }
 
 // keepJobs is how many ended jobs are remembered.
@@ -51,6 +53,7 @@ type Hub struct {
 	joins     chan struct{}
 	failures  failures
 
+	keys  sync.Mutex              // held while certificates are issued or revoked, so that none slips past a removal; taken before mu
 	wg    sync.WaitGroup          // everything that Run waits for
 	fatal context.CancelCauseFunc // ends Run; set by it
 
@@ -61,8 +64,13 @@ type Hub struct {
 	active map[string]*driven // jobs that have not ended, by ID
 	ended  []string           // IDs of the jobs that have, oldest first
 
-	outcomes map[string]State // of these
-	leaving  bool             // no more jobs are taken
+	outcomes       map[string]State // of these
+	leaving        bool             // no more jobs are taken
+	own            string           // the node in this process; empty: none
+	revoked        revocations
+	revokedVersion string
+	adminAddr      string           // as the admin's file says
+	adminCreds     *pki.Credentials // that it holds; nil: not written
 }
 
 // node is a registered node and what is known of it right now.
@@ -79,6 +87,7 @@ type node struct {
 	tried       time.Time // when the last one began
 
 	statuses *rate.Limiter // of what it says unasked; nil: nothing yet
+	renewals *rate.Limiter // of certificates that it asks for; nil: none yet
 }
 
 // patient says whether the hub listens to one more status of the node. An
@@ -110,6 +119,7 @@ func (n *node) view(name string, now time.Time) NodeView {
 	return NodeView{
 		Name: name, Addr: n.Addr, Site: n.Site, Labels: n.Labels, Roots: n.Roots, Version: n.Version,
 		Up: n.up(now), Seen: n.seen(), Leaving: n.leaving, Jobs: n.running, RateIn: n.RateIn, RateOut: n.RateOut, Security: n.Security,
+		Expires: n.expires(),
 	}
 }
 
@@ -155,6 +165,9 @@ func OpenHub(ctx context.Context, config Config) (_ *Hub, err error) {
 	if err := h.loadNodes(ctx); err != nil {
 		return nil, fmt.Errorf("read the registered nodes: %w", err)
 	}
+	if err := h.loadRevoked(ctx); err != nil {
+		return nil, fmt.Errorf("read who was removed: %w", err)
+	}
 	if err := h.loadJobs(ctx); err != nil {
 		return nil, fmt.Errorf("read the job records: %w", err)
 	}
@@ -178,23 +191,35 @@ func (h *Hub) openAuthority() (err error) {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, "hub.pem")
-	h.creds, err = h.renewed(path, pki.Hub, pki.HubName)
+	h.authority.Life = h.config.Life
+	h.creds, err = h.renewed(filepath.Join(dir, hubFile), pki.Hub, pki.HubName)
 	return err
 }
 
-// renewed is the credential in path, or a new one if that is missing, soon to
-// expire or another cluster's.
+// hubFile holds the hub's own credentials.
+const hubFile = "hub.pem"
+
+// renewed is the credential in path, or a new one, which it writes there, if
+// that is missing, to be renewed or another cluster's.
 func (h *Hub) renewed(path string, role pki.Role, name string) (*pki.Credentials, error) {
-	c, err := pki.Load(path)
-	const soon = 60 * 24 * time.Hour
-	if err == nil && time.Until(c.Expires()) > soon && c.Identity() == (pki.Identity{Name: name, Role: role, Cluster: h.authority.Fingerprint()}) {
+	if c := h.young(path, role, name); c != nil {
 		return c, nil
 	}
-	if c, err = h.authority.NewCredentials(role, name); err != nil {
+	c, err := h.authority.NewCredentials(role, name)
+	if err != nil {
 		return nil, err
 	}
 	return c, c.Save(path)
+}
+
+// young is the credential in path, or nil if that is missing, to be renewed or
+// another's.
+func (h *Hub) young(path string, role pki.Role, name string) *pki.Credentials {
+	c, err := pki.Load(path)
+	if err != nil || !time.Now().Before(c.RenewAt(0)) || c.Identity() != (pki.Identity{Name: name, Role: role, Cluster: h.authority.Fingerprint()}) {
+		return nil
+	}
+	return c
 }
 
 // Credentials are the hub's own, for the port.
@@ -259,6 +284,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	h.resumeJobs(ctx)
 	notes := make(chan string, 4096)
 	h.spawn(func() { h.noteMembers(ctx, notes) })
+	h.spawn(func() { h.keepOwn(ctx) })
 
 	up, err := h.nc.Subscribe("up.>", func(m *nats.Msg) { h.heardFrom(ctx, m, notes) })
 	if err != nil {
@@ -326,8 +352,14 @@ func (h *Hub) resumeJobs(ctx context.Context) {
 	h.mu.Lock()
 	open := slices.Collect(maps.Values(h.active))
 	h.mu.Unlock()
+	known := h.views()
 	for _, d := range open {
 		m, changed := resume(*d.saved.Load(), time.Now())
+		for _, n := range m.job.Nodes {
+			if _, ok := known[n.Name]; !ok { // removed, and the last hub died before the job heard of it
+				d.offer(wasRemoved{n.Name})
+			}
+		}
 		h.log.Info("job taken up again", "job", m.job.ID, "state", m.job.State)
 		h.spawn(func() { h.drive(ctx, d, m, changed) })
 	}
@@ -359,6 +391,16 @@ func (h *Hub) heardFrom(ctx context.Context, m *nats.Msg, notes chan<- string) {
 			return
 		}
 		answer(m, h.beaten(name, b, notes), nil)
+	case "renew":
+		h.spawn(func() {
+			a, err := h.renew(ctx, name, m.Data)
+			answer(m, a, err)
+		})
+	case "revoked":
+		h.mu.Lock()
+		list := h.revoked
+		h.mu.Unlock()
+		answer(m, append(revocations{}, list...), nil)
 	case "status":
 		h.mu.Lock()
 		n := h.nodes[name]
@@ -403,7 +445,7 @@ func (h *Hub) beaten(name string, b beat, notes chan<- string) beatAnswer {
 		default:
 		}
 	}
-	var a beatAnswer
+	a := beatAnswer{Revoked: h.revokedVersion}
 	lists := map[string]bool{}
 	for _, s := range b.Jobs {
 		lists[s.Job] = true

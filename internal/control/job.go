@@ -114,10 +114,11 @@ type NodeView struct {
 	Roots    []string          `json:"roots,omitempty"`
 	Version  string            `json:"version"` // of its freshet
 	Up       bool              `json:"up"`
-	Leaving  bool              `json:"leaving,omitempty"`  // up, but its operator stops it: it takes no more jobs
-	Seen     time.Time         `json:"seen"`               // when it was last heard of
-	Jobs     int               `json:"jobs"`               // running now
-	RateIn   unit.Bandwidth    `json:"rate_in,omitempty"`  // declared cap, bytes per second; zero: none
-	RateOut  unit.Bandwidth    `json:"rate_out,omitempty"` // likewise
-	Security string            `json:"security,omitempty"` // tls, or trusted: plain TCP to and from others that trust the network
+	Leaving  bool              `json:"leaving,omitempty"`   // up, but its operator stops it: it takes no more jobs
+	Seen     time.Time         `json:"seen"`                // when it was last heard of
+	Jobs     int               `json:"jobs"`                // running now
+	RateIn   unit.Bandwidth    `json:"rate_in,omitempty"`   // declared cap, bytes per second; zero: none
+	RateOut  unit.Bandwidth    `json:"rate_out,omitempty"`  // likewise
+	Security string            `json:"security,omitempty"`  // tls, or trusted: plain TCP to and from others that trust the network
+	Expires  time.Time         `json:"certificate_expires"` // the newest of its certificates; it renews itself at two thirds of its life
 }

@@ -4,12 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/time/rate"
 
 	"github.com/freshet/freshet/internal/pki"
@@ -68,8 +64,8 @@ func (h *Hub) NewToken(ctx context.Context, uses int, ttl time.Duration) (text s
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	expires = time.Now().Add(ttl).UTC().Round(time.Second)
-	if _, err := put(ctx, h.store.tokens, t.ID, tokenRecord{pki.HashSecret(t.Secret), uses, expires}, 0); err != nil {
+	expires = time.Now().Add(ttl).UTC().Truncate(time.Millisecond) // never longer than was asked for
+	if _, err := put(ctx, h.store.tokens, t.ID, tokenRecord{Hash: pki.HashSecret(t.Secret), Left: uses, Expires: expires, Made: time.Now().UTC()}, 0); err != nil {
 		return "", time.Time{}, fail(ErrUnavailable, "cannot write the token's record: %s", oneLine(err.Error()))
 	}
 	return t.Encode(), expires, nil
@@ -90,35 +86,6 @@ func (h *Hub) sweepTokens(ctx context.Context) {
 	}
 }
 
-// useToken takes delta uses from a token, by compare-and-set, so that a token
-// for one use cannot be used twice at the same moment.
-func (h *Hub) useToken(ctx context.Context, id string, secret pki.Secret, delta int) error {
-	for {
-		var r tokenRecord
-		rev, err := get(ctx, h.store.tokens, id, &r)
-		switch {
-		case errors.Is(err, jetstream.ErrKeyNotFound):
-			return fail(ErrTokenUnknown, "token is unknown to this cluster; make a new one with \"freshet token\"")
-		case err != nil:
-			return fail(ErrUnavailable, "cannot read the token's record; try again")
-		case !pki.SecretMatches(r.Hash, secret): // no word on whether the ID exists
-			return fail(ErrTokenUnknown, "token is unknown to this cluster; make a new one with \"freshet token\"")
-		case time.Now().After(r.Expires) && delta > 0:
-			return fail(ErrTokenExpired, "token expired at %s; make a new one with \"freshet token\"", r.Expires.Format(time.RFC3339))
-		case r.Left < delta:
-			return fail(ErrTokenUsed, "token has been used up; make a new one with \"freshet token\" (--uses N for several nodes)")
-		}
-		r.Left -= delta
-		_, err = put(ctx, h.store.tokens, id, r, rev)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, errChangedByOther) {
-			return fail(ErrUnavailable, "cannot write the token's record; try again")
-		}
-	}
-}
-
 // join admits a node that has a token.
 func (h *Hub) join(ctx context.Context, r joinRequest) (certPEM []byte, err error) {
 	if err := pki.CheckName(r.Name); err != nil {
@@ -135,48 +102,47 @@ func (h *Hub) join(ctx context.Context, r joinRequest) (certPEM []byte, err erro
 	if err != nil {
 		return nil, fail(ErrInvalid, "%v", err)
 	}
-	if err := h.useToken(ctx, strings.ToLower(r.Token), secret, 1); err != nil {
+	giveBack, err := h.takeToken(ctx, strings.ToLower(r.Token), secret, r.Name)
+	if err != nil {
 		return nil, err
 	}
 	if err := h.admit(ctx, r.Name, certPEM); err != nil {
-		h.useToken(ctx, strings.ToLower(r.Token), secret, -1) // if this fails too, a use is lost, never won
+		giveBack()
 		return nil, err
 	}
 	return certPEM, nil
 }
 
-// admit makes a node known under a name that is free.
+// admit makes a node known under a name that is free: nobody's, or one whose
+// certificates have all expired, since who held them can prove nothing any more.
 func (h *Hub) admit(ctx context.Context, name string, certPEM []byte) error {
-	key, err := certKey(certPEM)
+	key, expires, err := pki.IssuedKey(certPEM)
 	if err != nil {
 		return err
 	}
-	n := &node{nodeRecord: nodeRecord{Key: key, Joined: time.Now().UTC()}}
-	n.rev, err = put(ctx, h.store.nodes, name, n.nodeRecord, 0)
-	if errors.Is(err, errChangedByOther) {
+	h.keys.Lock()
+	defer h.keys.Unlock()
+	now := time.Now()
+	n := &node{nodeRecord: nodeRecord{Keys: []nodeKey{{key, expires}}, Joined: now.UTC()}}
+	var replaced uint64
+	h.mu.Lock()
+	if old := h.nodes[name]; old != nil && len(old.live(now)) == 0 {
+		replaced = old.rev
+	}
+	h.mu.Unlock()
+	n.rev, err = put(ctx, h.store.nodes, name, n.nodeRecord, replaced)
+	if errors.Is(err, errChangedByOther) && replaced == 0 {
 		return fail(ErrNameTaken, "a node named %s is registered already: choose another --name, start that agent with its own --state, or remove the old node first", name)
 	}
 	if err != nil {
 		return fail(ErrUnavailable, "cannot write the node's record; try again")
 	}
 	h.mu.Lock()
+	h.cutOffLocked(name) // what was opened before the old certificate expired
 	h.nodes[name] = n
 	h.mu.Unlock()
 	h.log.Info("node joined", "node", name)
 	return nil
-}
-
-func certKey(certPEM []byte) (string, error) {
-	block, _ := pem.Decode(certPEM)
-	if block == nil {
-		return "", errors.New("no certificate")
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
-	return hex.EncodeToString(sum[:]), nil
 }
 
 // Enroll gives the agent in the hub's own process its credentials: those in
@@ -185,14 +151,13 @@ func (h *Hub) Enroll(ctx context.Context, name, path string) (*pki.Credentials, 
 	if err := pki.CheckName(name); err != nil {
 		return nil, err
 	}
+	h.mu.Lock()
+	n := h.nodes[name]
+	h.mu.Unlock()
 	c, err := pki.Load(path)
-	if err == nil && c.Identity() == (pki.Identity{Name: name, Role: pki.Node, Cluster: h.authority.Fingerprint()}) && time.Until(c.Expires()) > 60*24*time.Hour {
-		h.mu.Lock()
-		_, ok := h.nodes[name]
-		h.mu.Unlock()
-		if ok {
-			return c, nil
-		}
+	if err == nil && n != nil && n.accepts(c.Key()) && c.Identity() == (pki.Identity{Name: name, Role: pki.Node, Cluster: h.authority.Fingerprint()}) {
+		h.setOwn(name)
+		return c, nil // the agent will renew them when it is time
 	}
 	req, err := pki.NewRequest()
 	if err != nil {
@@ -202,27 +167,23 @@ func (h *Hub) Enroll(ctx context.Context, name, path string) (*pki.Credentials, 
 	if err != nil {
 		return nil, err
 	}
-	key, err := certKey(certPEM)
-	if err != nil {
-		return nil, err
-	}
-	h.mu.Lock()
-	old := h.nodes[name]
-	mine := old != nil && c != nil && c.Identity().Name == name
-	h.mu.Unlock()
-	if mine { // ours, about to expire
-		err = h.changeNode(ctx, name, func(r *nodeRecord, _ *node) { r.Key = key })
-	} else {
-		err = h.admit(ctx, name, certPEM)
-	}
-	if err != nil {
+	if err := h.admit(ctx, name, certPEM); err != nil {
 		return nil, err
 	}
 	c, err = req.Accept(certPEM, h.authority.CertificatePEM(), h.authority.Fingerprint())
 	if err != nil {
 		return nil, err
 	}
+	h.setOwn(name)
 	return c, c.Save(path)
+}
+
+// setOwn notes which node is in the hub's process: if that were removed, the
+// hub would end with it.
+func (h *Hub) setOwn(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.own = name
 }
 
 // ServeJoin answers one HTTP request of a client without certificate: POST

@@ -112,11 +112,14 @@ func jitter(attempts int) time.Duration {
 // hopeless says whether trying again cannot help.
 func hopeless(err error) bool {
 	other, _ := errors.AsType[*pki.OtherClusterError](err)
-	return other != nil || errors.Is(err, ErrRemoved) || errors.Is(err, ErrRefused)
+	return other != nil || errors.Is(err, ErrRemoved) || errors.Is(err, ErrExpired) || errors.Is(err, ErrRefused)
 }
 
 // attempt opens one connection and reads the hub's first line.
 func (l *link) attempt(ctx context.Context) (_ net.Conn, err error) {
+	if err := expired(l.creds, time.Now()); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
 	dial := l.dial

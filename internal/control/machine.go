@@ -56,6 +56,7 @@ type (
 		lists bool // the agent knows of this job
 	}
 	notStarted struct{ node, err string } // a node refused to start
+	wasRemoved struct{ node string }      // from the cluster
 	toCancel   struct{ reason string }
 	ticked     struct{}
 )
@@ -173,6 +174,16 @@ func (m *machine) step(now time.Time, e event) (cmds []command, changed, durable
 	case notStarted:
 		if n := m.node(e.node); n != nil && n.State == Running && n.Have == 0 {
 			n.State, n.Error = Failed, oneLine(e.err)
+			changed, durable = true, true
+		}
+	case wasRemoved:
+		if n := m.node(e.node); n != nil && !n.over() {
+			if n.State.Ended() { // its file is in its place
+				n.Serving = false
+			} else {
+				n.State, n.Error, n.Waiting = Failed, "removed from the cluster", ""
+			}
+			delete(m.lost, e.node) // and what it may still say counts no more
 			changed, durable = true, true
 		}
 	case toCancel:

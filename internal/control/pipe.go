@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,16 +118,6 @@ func (d deadlined) Write(b []byte) (int, error) {
 	return d.Conn.Write(b)
 }
 
-// keyOf is the fingerprint of the public key that the other end has proved to
-// hold. A node that was removed and joined again under its name has another.
-func keyOf(cs tls.ConnectionState) string {
-	if len(cs.PeerCertificates) == 0 {
-		return ""
-	}
-	sum := sha256.Sum256(cs.PeerCertificates[0].RawSubjectPublicKeyInfo)
-	return hex.EncodeToString(sum[:])
-}
-
 // enter decides whether a client may come in, and keeps account of it, so that
 // a node that is removed can be cut off.
 func (h *Hub) enter(c *tls.Conn, who pki.Identity) (leave func(), err error) {
@@ -145,8 +133,8 @@ func (h *Hub) enter(c *tls.Conn, who pki.Identity) (leave func(), err error) {
 		}
 	case pki.Node:
 		n, ok := h.nodes[who.Name]
-		if !ok || n.Key != keyOf(c.ConnectionState()) {
-			return nil, fail(ErrRemoved, "node %s was removed from the cluster, so its certificate is no longer accepted; join again with a new token", who.Name)
+		if !ok || !n.accepts(pki.PeerKey(c.ConnectionState())) {
+			return nil, removedFromCluster(who.Name)
 		}
 		if h.conns[who] == nil {
 			h.conns[who] = map[*tls.Conn]bool{}

@@ -79,6 +79,8 @@ type beatAnswer struct {
 	Drop []string `json:"drop,omitempty"`
 	// Unregistered asks the agent to register again.
 	Unregistered bool `json:"unregistered,omitempty"`
+	// Revoked is the version of the list of removed nodes.
+	Revoked string `json:"revoked,omitempty"`
 }
 
 // Prepared is a node that can take part in a job.

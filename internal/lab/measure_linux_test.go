@@ -18,11 +18,9 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
-// A machine that is busy with other things can make a network slower than it
-// was asked to be. And TCP, which loses packets when it starts, hands over at
-// once what had arrived behind a hole: in that second a connection has up to a
-// buffer more than the link carries. So a measurement that is off may be taken
-// again.
+// The machine may be busy with other things, which can make a network slower
+// than it was asked to be, never faster. So a measurement that is off may be
+// taken again.
 const attempts = 4
 
 // eventually fails the test if measure fails in all attempts.

@@ -74,6 +74,12 @@ func (r *Request) Accept(certPEM, caPEM []byte, fingerprint string) (*Credential
 	return c, nil
 }
 
+// Accept completes, with the certificate in PEM that the hub answered, a request
+// for credentials like these.
+func (c *Credentials) Accept(r *Request, certPEM []byte) (*Credentials, error) {
+	return r.Accept(certPEM, pemCert(c.ca.Raw), c.id.Cluster)
+}
+
 // Identity is who we are.
 func (c *Credentials) Identity() Identity { return c.id }
 

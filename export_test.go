@@ -1,0 +1,9 @@
+package freshet
+
+import "time"
+
+// WithLife is c with a control plane that issues certificates for so long.
+func WithLife(c NodeConfig, life time.Duration) NodeConfig {
+	c.life = life
+	return c
+}

@@ -1,0 +1,229 @@
+package control
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/internal/peer"
+)
+
+// A node is removed while it works: it ends and says so, its job goes on
+// without it, the other nodes do not speak with it, also when they were
+// restarted while the hub is away.
+func TestRemoveWhileRunning(t *testing.T) {
+	noLeaks(t)
+	state := t.TempDir()
+	h := startHub(t, Config{State: state}, "127.0.0.1:0")
+	agents := threeNodes(t, h)
+	stayer, victim := agents[0], agents[1]
+	c := h.client(t, ClientOptions{})
+	ctx := testContext(t)
+	job, err := c.Submit(ctx, aSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range agents {
+		a.awaitBegun(t, job.ID)
+	}
+	if err := c.RemoveNode(ctx, "n2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RemoveNode(ctx, "n2"); !errors.Is(err, ErrNoSuchNode) {
+		t.Errorf("removed twice: %v", err)
+	}
+	if err := victim.wait(); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), "node n2 was removed from the cluster") {
+		t.Errorf("the removed agent ended with %v", err)
+	}
+	stayer.finish <- done
+	agents[2].finish <- done
+	for j, err := range c.Watch(ctx, job.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		job = j
+	}
+	if n := job.Nodes[1]; n.State != Failed || n.Error != "removed from the cluster" {
+		t.Errorf("the removed node's part is %+v", n)
+	}
+	if job.Nodes[0].State != Done || job.Nodes[2].State != Done {
+		t.Errorf("the others' parts are %+v", job.Nodes)
+	}
+
+	refuses := func(a *testAgent) error { // the removed node calls a
+		port, err := peer.Listen("127.0.0.1:0", peer.Options{Credentials: victim.creds, Log: testLog(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer port.Close()
+		_, withdraw := a.port.Offer("j")
+		defer withdraw()
+		_, err = port.Dial(ctx, a.addr, a.name, "j")
+		if r, ok := errors.AsType[*peer.Refused](err); ok && r.Code == peer.Removed {
+			return nil
+		}
+		return err
+	}
+	kept := filepath.Join(stayer.files, "revoked.json")
+	await(t, "n1 has the list", func() bool {
+		keys, err := LoadRevoked(kept)
+		return err == nil && len(keys) == 1 && keys[0] == victim.creds.Key()
+	})
+	if err := refuses(stayer); err != nil {
+		t.Errorf("n1 does not refuse the removed node: %v", err)
+	}
+
+	// The hub dies; what it had on disk holds when it is back.
+	h.stop()
+	h = startHub(t, Config{State: state}, h.addr)
+	a := startAgent(t, h.addr, victim.creds, newFakeRunner(), Registration{})
+	if err := a.stop(); !errors.Is(err, ErrRemoved) {
+		t.Errorf("another hub lets the removed node in: %v", err)
+	}
+	fresh := joined(t, h, "n4", Registration{}) // learns of it although it was not there
+	await(t, "n4 has the list", func() bool { return refuses(fresh) == nil })
+
+	// The same name with a new token is another node.
+	again := joined(t, h, "n2", Registration{})
+	if again.creds.Key() == victim.creds.Key() {
+		t.Error("n2 joined with its old key")
+	}
+	conns, withdraw := stayer.port.Offer("again")
+	defer withdraw()
+	go func() { // ended by the connection's close, or the test's context
+		if c, err := again.port.Dial(ctx, stayer.addr, stayer.name, "again"); err == nil {
+			c.Close()
+		}
+	}()
+	select {
+	case c := <-conns:
+		c.Close()
+	case <-time.After(20 * time.Second):
+		t.Error("n2 is refused although it joined anew")
+	}
+}
+
+// What an agent has kept is in force before it hears from anybody, and a
+// damaged file is not taken for an empty one.
+func TestLoadRevoked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "revoked.json")
+	if keys, err := LoadRevoked(path); len(keys) != 0 || err != nil {
+		t.Errorf("no file: got %v, %v", keys, err)
+	}
+	for _, s := range []string{"", "{", `[{"key":1}]`} {
+		os.WriteFile(path, []byte(s), 0o600)
+		if _, err := LoadRevoked(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: got %v", s, err)
+		}
+	}
+}
+
+func TestRevocations(t *testing.T) {
+	now := time.Now()
+	a, b := revokedKey{"aa", "n1", now.Add(time.Hour)}, revokedKey{"bb", "n2", now.Add(-25 * time.Hour)}
+	if v := (revocations{}).version(); v != "" {
+		t.Errorf("version of nothing is %q", v)
+	}
+	one, two := revocations{a}, revocations{a, b}
+	if one.version() == two.version() || one.version() == "" || one.version() != (revocations{a}).version() {
+		t.Errorf("versions %q and %q do not tell the lists apart", one.version(), two.version())
+	}
+	if a.over(now) || !b.over(now) {
+		t.Error("an entry lasts until a day after its certificate")
+	}
+}
+
+// The hub forgets what no longer matters.
+func TestSweepRevoked(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	joined(t, h, "n1", Registration{})
+	ctx := testContext(t)
+	if err := h.removeNode(ctx, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (memory, disk int) {
+		l := map[string]bool{}
+		all(ctx, h.store.revoked, func(key string, _ []byte, _ uint64) { l[key] = true })
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.revoked), len(l)
+	}
+	h.sweepRevoked(ctx, time.Now().Add(365*24*time.Hour)) // expired, and some clock may be slow
+	if m, d := count(); m != 1 || d != 1 {
+		t.Errorf("%d in memory and %d on disk after a year, want 1 and 1", m, d)
+	}
+	h.sweepRevoked(ctx, time.Now().Add(367*24*time.Hour))
+	if m, d := count(); m != 0 || d != 0 || h.revokedVersion != "" {
+		t.Errorf("%d in memory and %d on disk two days later, want none", m, d)
+	}
+}
+
+// The node in the hub's own process would take the hub with it.
+func TestOwnNodeIsNotRemoved(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	if _, err := h.Enroll(testContext(t), "n1", filepath.Join(t.TempDir(), "node.pem")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.removeNode(testContext(t), "n1"); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--no-agent") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTokenListAndWithdraw(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	c := h.client(t, ClientOptions{})
+	ctx := testContext(t)
+	if list, err := c.Tokens(ctx); err != nil || len(list) != 0 {
+		t.Fatalf("got %v, %v", list, err)
+	}
+	began := time.Now()
+	text, expires, err := c.NewToken(ctx, 3, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Join(ctx, JoinConfig{Hub: h.addr, Token: text, Name: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Join(ctx, JoinConfig{Hub: h.addr, Token: text, Name: "n1"}); !errors.Is(err, ErrNameTaken) {
+		t.Fatal(err)
+	}
+	other, _, err := c.NewToken(ctx, 1, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.Tokens(ctx)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("got %v, %v", list, err)
+	}
+	got := list[1] // newest first
+	if got.Left != 2 || got.UsedBy != "n1" || got.Used.Before(began) || got.Made.Before(began) || !got.Expires.Equal(expires) {
+		t.Errorf("got %+v, want 2 uses left, the last by n1", got)
+	}
+	if list[0].UsedBy != "" || list[0].Left != 1 {
+		t.Errorf("got %+v, want a new one", list[0])
+	}
+	for _, prefix := range []string{"", "zz", got.ID + "0"} {
+		if _, err := c.WithdrawToken(ctx, prefix); !errors.Is(err, ErrNoSuchToken) {
+			t.Errorf("%q: got %v", prefix, err)
+		}
+	}
+	if w, err := c.WithdrawToken(ctx, strings.ToUpper(got.ID[:13])); err != nil || w.ID != got.ID {
+		t.Fatalf("got %+v, %v", w, err)
+	}
+	if _, err := Join(ctx, JoinConfig{Hub: h.addr, Token: text, Name: "n2"}); !errors.Is(err, ErrTokenUnknown) {
+		t.Errorf("joined with a token that was withdrawn: %v", err)
+	}
+	if _, err := Join(ctx, JoinConfig{Hub: h.addr, Token: other, Name: "n2"}); err != nil {
+		t.Errorf("the other token: %v", err)
+	}
+	h.changeToken(ctx, got.ID, func(r *tokenRecord) error { r.Left++; return nil }) // as a join would that fails late
+	if list, _ := c.Tokens(ctx); len(list) != 1 {
+		t.Errorf("a use that is given back brings the token back: %+v", list)
+	}
+}
