@@ -269,7 +269,9 @@ func (n *Node) Receive(victim int, answer []Hand) (tell []Claim, err error) {
 		return nil, nil
 	}
 	clear(n.refused)
-	n.record(Claim{n.self, answer})
+	if !n.record(Claim{n.self, answer}) { // heard before: nobody needs to hear it again, however often it is said
+		return nil, nil
+	}
 	return []Claim{{n.self, answer}}, nil
 }
 

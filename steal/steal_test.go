@@ -510,3 +510,15 @@ func TestExcused(t *testing.T) {
 		t.Errorf("works %v are on its list", n.List())
 	}
 }
+
+// What a victim repeats is not told again.
+func TestRepeatedWorks(t *testing.T) {
+	n := NewNode(1, 2, Divide(8, []int{0, 1}, 1), true)
+	hands := []Hand{{Lo: 2, Hi: 4, Term: 1}}
+	for i, want := range []int{1, 0, 0} {
+		tell, err := n.Receive(0, hands)
+		if err != nil || len(tell) != want {
+			t.Errorf("time %d: tells %v, %v; want %d claims", i, tell, err, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -145,7 +147,7 @@ func TestDigestChangesUnderWay(t *testing.T) {
 		c := b.configs[0]
 		c.Log = slog.New(slog.DiscardHandler)
 		n := newNode(c)
-		l := &link{rank: 1, out: newOutbox()}
+		l := &link{rank: 1, out: newOutbox(n.unread())}
 		n.neighbours[1].link = l
 		n.ex.Up(1)
 		off, size := blockSpan(n.Layout, 0, 0)
@@ -230,7 +232,7 @@ func TestHoarder(t *testing.T) {
 func TestDeafPeerIsDropped(t *testing.T) {
 	swarmOf(t, 2, 0, Steal, func(b *bench) {
 		n := newNode(b.configs[0])
-		l := &link{rank: 1, out: newOutbox()}
+		l := &link{rank: 1, out: newOutbox(n.unread())}
 		n.neighbours[1].link = l
 		for range 2 * maxMessages {
 			if err := n.message(evMessage{link: l, kind: kindGiveWork}); err != nil {
@@ -239,6 +241,43 @@ func TestDeafPeerIsDropped(t *testing.T) {
 		}
 		if got := len(l.out.messages); got != maxMessages || len(n.deaf) != 1 {
 			t.Errorf("%d messages are kept, deaf are %v; want %d and the peer", got, n.deaf, maxMessages)
+		}
+	})
+}
+
+// Nor can two that work together fill our memory: what one makes us say to the
+// other, who does not read, is bounded in bytes, too.
+func TestWhatWaitsForADeafPeerIsBounded(t *testing.T) {
+	swarmOf(t, 4, 64*unit.MiB, Steal, func(b *bench) {
+		for i := range b.configs {
+			b.configs[i].PerWork = 1
+			b.configs[i].Layout.Piece = 16 * unit.KiB // 4096 works
+		}
+		n := newNode(b.configs[0])
+		deaf, talker := &link{rank: 1, out: newOutbox(n.unread())}, &link{rank: 2, out: newOutbox(n.unread())}
+		n.neighbours[1].link, n.neighbours[2].link = deaf, talker
+		n.dead(3, nil) // what the dead claim is passed on
+		said := 0
+		for term := range uint32(4000) {
+			c := steal.Claim{Node: 3}
+			for w := range 4096 { // no two of one term side by side: each is a run of its own
+				c.Hands = append(c.Hands, steal.Hand{Lo: w, Hi: w + 1, Term: 2*term + 1 + uint32(w&1)})
+			}
+			payload := appendTook(nil, c)
+			said += len(payload)
+			if err := n.message(evMessage{link: talker, kind: kindTook, payload: payload}); err != nil {
+				t.Fatal(err)
+			}
+			if len(n.deaf) > 0 {
+				break
+			}
+		}
+		held := 0
+		for _, m := range deaf.out.messages {
+			held += len(m.payload)
+		}
+		if held > n.unread() || said < n.unread()/2 || !slices.Contains(n.deaf, 1) {
+			t.Errorf("%d bytes wait of %d said, deaf are %v; want at most %d, and the one that does not read", held, said, n.deaf, n.unread())
 		}
 	})
 }

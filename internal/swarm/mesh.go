@@ -75,7 +75,7 @@ func (n *node) up(ctx context.Context, ev evUp) {
 	if nb.link != nil { // the other end knows better that the old one is lost
 		n.lost(nb, ev.rank)
 	}
-	l := &link{rank: ev.rank, conn: ev.conn, out: newOutbox()}
+	l := &link{rank: ev.rank, conn: ev.conn, out: newOutbox(n.unread())}
 	nb.link, nb.why, nb.moved = l, nil, n.now
 	nb.plain = nb.plain || ev.conn.Plain()
 	n.wg.Go(func() { l.run(ctx, n) })
@@ -281,6 +281,9 @@ func (n *node) message(ev evMessage) error {
 		tell, err := n.works.Receive(rank, hands)
 		if err != nil {
 			return err
+		}
+		if len(tell) == 0 { // nothing, or nothing new
+			return nil
 		}
 		for _, h := range hands {
 			n.Recorder.Record(n.now, Event{

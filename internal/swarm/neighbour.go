@@ -60,6 +60,8 @@ const maxMessages = 1 << 13
 type outbox struct {
 	mu       sync.Mutex // guards the fields below
 	messages []message
+	unread   int                // bytes in them
+	most     int                // of unread
 	blocks   []exchange.Request // runs
 	queued   int                // blocks in them
 	closing  bool               // send what there is, then end
@@ -71,7 +73,15 @@ type message struct {
 	payload []byte
 }
 
-func newOutbox() outbox { return outbox{wake: make(chan struct{}, 1)} }
+func newOutbox(most int) outbox { return outbox{most: most, wake: make(chan struct{}, 1)} }
+
+// unread is how many bytes may wait for a peer that does not read: twice all that can be told of the
+// object at once, and what is said about works besides. What others make us say is
+// bounded with it: no two of them fill our memory.
+func (n *node) unread() int {
+	const besides = 8 << 20
+	return besides + 2*n.Layout.Count()*(digestBytes+1)
+}
 
 func (o *outbox) signal() {
 	select {
@@ -87,9 +97,10 @@ func (o *outbox) send(kind byte, payload []byte) bool {
 	if o.closing {
 		return true
 	}
-	if len(o.messages) >= maxMessages {
+	if len(o.messages) >= maxMessages || o.unread+len(payload) > o.most {
 		return false
 	}
+	o.unread += len(payload)
 	o.messages = append(o.messages, message{kind, payload})
 	o.signal()
 	return true
@@ -157,6 +168,7 @@ func (o *outbox) next() (m message, block exchange.Request, ended bool) {
 	defer o.mu.Unlock()
 	if len(o.messages) > 0 {
 		m, o.messages = o.messages[0], o.messages[1:]
+		o.unread -= len(m.payload)
 		return m, block, false
 	}
 	if o.closing {

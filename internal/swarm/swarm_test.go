@@ -150,7 +150,7 @@ func TestRecordingIsComplete(t *testing.T) {
 func TestGiveWorkIsAlwaysAnswered(t *testing.T) {
 	swarmOf(t, 2, 0, Steal, func(b *bench) {
 		n := newNode(b.configs[0])
-		l := &link{rank: 1, out: newOutbox()}
+		l := &link{rank: 1, out: newOutbox(1 << 20)}
 		n.neighbours[1].link = l
 		if err := n.message(evMessage{link: l, kind: kindGiveWork}); err != nil {
 			t.Fatal(err)
