@@ -275,6 +275,42 @@ func TestPipe(t *testing.T) {
 	}
 }
 
+// A node that opens one control connection after the other keeps nobody else out,
+// and is let in again when it has closed some.
+func TestControlConnectionsOfANode(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	l := &link{hub: h.addr, creds: joined(t, h, "n1", Registration{}).creds} // the agent has one
+	var open []net.Conn
+	defer func() {
+		for _, c := range open {
+			c.Close()
+		}
+	}()
+	for i := range 20 {
+		c, err := l.attempt(t.Context())
+		if err == nil {
+			open = append(open, c)
+		} else if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "n1 has 4 control connections") {
+			t.Fatalf("connection %d: %v, want ErrBusy", i, err)
+		}
+	}
+	if len(open) != 3 {
+		t.Errorf("%d more connections were let in, want 3", len(open))
+	}
+	joined(t, h, "n2", Registration{})
+	for _, c := range open {
+		c.Close()
+	}
+	await(t, "a place", func() bool {
+		c, err := l.attempt(t.Context())
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+}
+
 func FuzzIdentify(f *testing.F) {
 	f.Add([]byte(`CONNECT {"verbose":false,"user":"hub","PASS":"x","jwt":"y","echo":true}` + "\r\n"))
 	f.Add([]byte("CONNECT {}\n"))

@@ -31,6 +31,7 @@ type Conn struct {
 
 	plain   atomic.Bool // c is wire
 	key     string      // of the other end's certificate
+	place   uint64      // when it came, among those of port; guarded by its mutex; zero: we called, or it waits for its job
 	port    *Port       // that has the connection on its list; nil: none
 	removed atomic.Bool // the other end was removed from the cluster, which is why this is closed
 

@@ -92,6 +92,9 @@ func (p *Port) match(ctx context.Context, c *Conn) error {
 	if err != nil {
 		return err
 	}
+	if err := p.crowd(c); err != nil {
+		return c.answer(Busy, err)
+	}
 	if err := c.WriteFrame(kindWelcome); err != nil {
 		return err
 	}

@@ -70,6 +70,7 @@ type Port struct {
 	offered  chan struct{}     // closed and replaced at each new offer
 	revoked  map[string]bool   // keys of nodes that were removed from the cluster
 	open     map[*Conn]bool    // data connections that are not closed
+	placed   uint64            // the last number given to a connection by crowd
 }
 
 // Why callers were refused.
