@@ -310,7 +310,8 @@ func TestScan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.job.Store(&job.ID)
+		id := job.ID // job is replaced below, while the scan reads this
+		s.job.Store(&id)
 		for j, err := range client.Watch(ctx, job.ID) {
 			if err != nil {
 				t.Fatal(err)
