@@ -56,7 +56,8 @@ func TestCountersSayWhatWasMoved(t *testing.T) {
 				received += share.Received.Load()
 				sent += share.Sent.Load()
 				for j := range counters {
-					if nodeName(j) == name && counters[j].peer(nodeName(i)).Sent.Load() != share.Received.Load() {
+					// A block that nobody needs any more may be cut off on its way.
+					if nodeName(j) == name && counters[j].peer(nodeName(i)).Sent.Load() < share.Received.Load() {
 						t.Errorf("n%d got %d bytes from %s, which has sent it %d", i, share.Received.Load(), name, counters[j].peer(nodeName(i)).Sent.Load())
 					}
 				}
