@@ -1,0 +1,238 @@
+package freshet_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet"
+	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/peer"
+	"github.com/freshet/freshet/internal/pki"
+	"github.com/freshet/freshet/unit"
+)
+
+// calls says how the node at addr answers a data connection with those
+// credentials: nil if it is refused because they are a removed node's.
+func calls(t *testing.T, creds *pki.Credentials, addr, name string) error {
+	t.Helper()
+	port, err := peer.Listen("127.0.0.1:0", peer.Options{Credentials: creds, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	c, err := port.Dial(ctx, addr, name, "nothing")
+	if err == nil {
+		c.Close()
+		return errors.New("it was let in")
+	}
+	if r, ok := errors.AsType[*peer.Refused](err); ok && r.Code == peer.Removed {
+		return nil
+	}
+	return err
+}
+
+// TestNodeIsRemoved removes a node in the middle of a job. The others finish
+// without it and refuse it, also after a restart with nobody to ask.
+func TestNodeIsRemoved(t *testing.T) {
+	t.Parallel()
+	store := newBucket(t)
+	data := random(31, 6<<20)
+	store.put(t, "model", data)
+	c := newCluster(t, 1)
+	stayer := c.config(t, "n1")
+	n1 := c.startChild(t, stayer)
+	config := c.config(t, "n2")
+	victim := c.startChild(t, config)
+	creds, err := pki.Load(filepath.Join(config.State, "node.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dest := c.dest("removed", "model")
+	job := c.submit(t, freshet.Spec{Source: at(store.behind(t, front{after: slow(0.5 * unit.MBps)}), "model"), Dest: dest, Piece: 256 * unit.KiB, PerWork: 1})
+	job = c.await(t, job, "first pieces on n2", func(j freshet.Job) bool { return status(t, j, "n2").Have > 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := c.client.RemoveNode(ctx, "n2"); err != nil {
+		t.Fatal(err)
+	}
+	job = c.watch(t, job)
+	c.failedOnly(t, job, "n2", data, "removed from the cluster")
+	named := false
+	for _, name := range []string{"n0", "n1"} {
+		for _, f := range status(t, job, name).Faults {
+			named = named || f.Node == "n2" && strings.Contains(f.Cause, "removed from the cluster")
+		}
+	}
+	if !named {
+		t.Errorf("neither n0 nor n1 says that n2 was removed: %s", describe(job))
+	}
+	victim.stop() // it has ended already, and now its process tells with what
+	if code := victim.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(c.log.String(), "node n2 was removed from the cluster") {
+		t.Errorf("the removed agent ended with the code %d, and does not say why", code)
+	}
+	nodes, err := c.client.Nodes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := map[string]string{}
+	for _, n := range nodes {
+		addr[n.Name] = n.Addr
+	}
+	for _, name := range []string{"n0", "n1"} {
+		eventually(t, name+" refuses n2", func() bool { return calls(t, creds, addr[name], name) == nil })
+	}
+
+	// Nobody is there to tell n1 when it is back.
+	eventually(t, "n1 has the list on its disk", func() bool {
+		keys, err := control.LoadRevoked(filepath.Join(stayer.State, "revoked.json"))
+		return err == nil && len(keys) == 1
+	})
+	n1.stop()
+	if err := c.first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	stayer.Token, stayer.Listen = "", addr["n1"]
+	begin, abandon := context.WithCancel(t.Context())
+	started := make(chan error, 1)
+	go func() { // ends with begin
+		n, err := freshet.Start(begin, stayer)
+		if err == nil {
+			n.Close()
+		}
+		started <- err
+	}()
+	eventually(t, "n1 is back, and refuses n2 without a control plane", func() bool { return calls(t, creds, addr["n1"], "n1") == nil })
+	abandon()
+	if err := <-started; err == nil {
+		t.Error("n1 says that it has a control plane")
+	}
+}
+
+// TestCertificatesRenewDuringAJob has a job that lasts for several lives of
+// every certificate.
+func TestCertificatesRenewDuringAJob(t *testing.T) {
+	t.Parallel()
+	const life = 3 * time.Second
+	store := newBucket(t)
+	data := random(32, 3<<20)
+	store.put(t, "model", data)
+	c := newNodes(t)
+	c.start(t, freshet.WithLife(c.config(t, "n0"), life))
+	c.add(t, "n1")
+	c.add(t, "n2")
+	c.connect(t)
+	load := func(name string) *pki.Credentials {
+		creds, err := pki.Load(filepath.Join(c.dir, name, "state", "node.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return creds
+	}
+	old := load("n1")
+	expires := func() map[string]time.Time {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		nodes, err := c.client.Nodes(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := map[string]time.Time{}
+		for _, n := range nodes {
+			m[n.Name] = n.Expires
+		}
+		return m
+	}
+	first := expires()
+	g := newGate(t, 2<<20)
+	dest := c.dest("renewed", "model")
+	job := c.submit(t, freshet.Spec{Source: at(store.behind(t, front{before: g.before}), "model"), Dest: dest, Algorithm: freshet.NonSteal, Piece: unit.MiB})
+	<-g.held
+	eventually(t, "every node has outlived three certificates", func() bool {
+		for name, e := range expires() {
+			if e.Sub(first[name]) < 3*life {
+				return false
+			}
+		}
+		return true
+	})
+	close(g.open)
+	arrived(t, c.watch(t, job), data)
+
+	// A connection that is made now carries a new certificate; the first one is refused.
+	handshake := func(as *pki.Credentials) (string, error) {
+		raw, err := net.Dial("tcp", c.byName["n1"].Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer raw.Close()
+		raw.SetDeadline(time.Now().Add(patience / 4))
+		conn := tls.Client(raw, as.ClientTLS(pki.Node, "n1", peer.ProtocolData))
+		if err := conn.Handshake(); err != nil {
+			return "", err
+		}
+		return pki.PeerKey(conn.ConnectionState()), nil
+	}
+	if key, err := handshake(load("n2")); err != nil || key == old.Key() {
+		t.Errorf("n1 shows its first certificate, or %v", err)
+	}
+	if err := calls(t, old, c.byName["n2"].Addr(), "n2"); err == nil || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("n2 takes n1's first certificate: %v", err)
+	}
+}
+
+// TestSecurityNamesTests: every line of the threat model that names a test
+// names one that is there.
+func TestSecurityNamesTests(t *testing.T) {
+	doc, err := os.ReadFile("docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defined := map[string]bool{}
+	err = filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(path, ".txtar") {
+			return err
+		}
+		if strings.HasSuffix(path, ".txtar") {
+			defined[filepath.Base(path)] = true
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllSubmatch(b, -1) {
+			defined[filepath.ToSlash(filepath.Dir(path))+" "+string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A test is named as `package.TestName`, with the package's directory, or
+	// as `TestName` if it is in the root; a script as `name.txtar`.
+	names := regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz)\\w+)`|`(\\w+\\.txtar)`").FindAllStringSubmatch(string(doc), -1)
+	if len(names) < 20 {
+		t.Errorf("docs/security.md names %d tests", len(names))
+	}
+	for _, m := range names {
+		name := m[3]
+		if name == "" {
+			dir := m[1]
+			if dir == "" {
+				dir = "."
+			}
+			name = dir + " " + m[2]
+		}
+		if !defined[name] {
+			t.Errorf("docs/security.md names %s, which is not there", strings.TrimPrefix(name, ". "))
+		}
+	}
+}
