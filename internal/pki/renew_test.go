@@ -1,6 +1,10 @@
 package pki
 
 import (
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -132,5 +136,29 @@ func TestIssuedKey(t *testing.T) {
 	}
 	if _, _, err := IssuedKey([]byte("x")); err == nil {
 		t.Error("read no certificate")
+	}
+}
+
+// Who asks for a certificate says nothing about whose it will be.
+func TestSubjectOfARequestIsIgnored(t *testing.T) {
+	a := authority(t)
+	req, err := NewRequest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: dnsName(Admin, "root")}, DNSNames: []string{dnsName(Admin, "root"), dnsName(Hub, HubName)},
+	}, req.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.csr = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	certPEM, err := a.Issue(Node, "n", req.CSR())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := req.Accept(certPEM, a.CertificatePEM(), a.Fingerprint())
+	if err != nil || c.Identity().Role != Node || c.Identity().Name != "n" || strings.Contains(c.leaf().Subject.CommonName, "admin") {
+		t.Errorf("got %v, %v, want the node n", c.Identity(), err)
 	}
 }
