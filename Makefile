@@ -8,7 +8,7 @@ ARGS        ?=# of demo, paper, big: make demo ARGS='--nodes 4 --size 64MiB'
 TESTFLAGS   ?=# of go test: make test TESTFLAGS='-count=1 -v'
 FUZZTIME    ?= 10s
 SCANTIME    ?= 1m
-.PHONY: help demo build test unit lint cross fuzz scan bench paper big setup clean
+.PHONY: help demo build test unit lint cross fuzz scan faults bench paper big setup clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -47,6 +47,9 @@ bench: ## all Go benchmarks
 
 paper: setup ## the paper's experiment in a laboratory of networks, as root; hours: make paper ARGS='--scale 0.5'
 	go run ./bench/broadcast $(ARGS)
+
+faults: setup ## what happens when something breaks, in a laboratory of networks, as root; some minutes: docs/faults.md
+	go test -tags faults -timeout 20m -v ./internal/lab/cluster
 
 big: build ## 1 GiB, then 4 GiB to 8 agents: their memory stays bounded; 40 GiB free in $TMPDIR or ARGS='--dir DIR'
 	go run ./bench/big $(ARGS)

@@ -94,6 +94,7 @@ func (o outcome) complain() error {
 	if !told && j.Error != "" {
 		fmt.Fprintf(o.err, "freshet: %s\n", j.Error)
 	}
+	tellFaults(o.err, "freshet: fault seen by ", j)
 	if len(down) > 0 {
 		fmt.Fprintf(o.err, "freshet: a node that does not come back: \"freshet nodes remove %s\" forgets it; --nodes leaves it out\n", down[0])
 	}
@@ -198,18 +199,23 @@ func (o outcome) sum(r run) {
 			}
 		}
 	}
+	tellFaults(w, "  fault seen      ", j)
+}
+
+// tellFaults lists what nodes saw go wrong with others.
+func tellFaults(w io.Writer, label string, j freshet.Job) {
 	const most = 10
 	shown, all := 0, 0
 	for _, n := range j.Nodes {
 		for _, f := range n.Faults {
 			if all++; shown < most {
 				shown++
-				fmt.Fprintf(w, "  fault seen      %s: %s: %s\n", n.Name, f.Node, f.Cause)
+				fmt.Fprintf(w, "%s%s: %s: %s\n", label, n.Name, f.Node, f.Cause)
 			}
 		}
 	}
 	if all > shown {
-		fmt.Fprintf(w, "                  and %d more: --json has them\n", all-shown)
+		fmt.Fprintf(w, "%sand %d more: --json has them\n", label, all-shown)
 	}
 }
 

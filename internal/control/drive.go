@@ -174,7 +174,7 @@ func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []comman
 	if !m.timeout.IsZero() {
 		left = Duration(max(time.Until(m.timeout), time.Millisecond))
 	}
-	begin, _ := json.Marshal(start{Job: job, Left: left})
+	begin, _ := json.Marshal(start{Job: job, Left: left, Age: Duration(max(time.Since(job.Accepted), time.Nanosecond))})
 	for _, c := range cmds {
 		switch c := c.(type) {
 		case cmdPrepare:

@@ -148,6 +148,9 @@ func (m *member) start(ctx context.Context, s start) error {
 		return fail(ErrRefused, "%v", ErrStopped)
 	}
 	p.job = s.Job
+	if s.Age > 0 { // by our own clock, which may be another than the hub's
+		p.job.Accepted = time.Now().Add(-time.Duration(s.Age))
+	}
 	p.status = NodeStatus{Name: m.name, State: Running}
 	p.fresh, p.running = true, true
 	ctx, p.cancel = context.WithCancelCause(ctx)

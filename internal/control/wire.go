@@ -92,6 +92,7 @@ type Prepared struct {
 type start struct {
 	Job  Job      `json:"job"`
 	Left Duration `json:"left,omitempty"` // until the job's timeout, counted from the receipt: clocks differ
+	Age  Duration `json:"age,omitempty"`  // since the job was accepted, likewise
 }
 
 type stop struct {

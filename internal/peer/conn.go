@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -303,8 +304,11 @@ func (c *Conn) orClosed(err error) error {
 }
 
 func (c *Conn) wrap(what string, err error) error {
-	if err == io.EOF {
+	switch {
+	case err == io.EOF:
 		return fmt.Errorf("%s closed the connection: %w", c.name, err)
+	case what == "read from" && errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("nothing came from %s for %v: %w", c.name, silence, err)
 	}
 	return fmt.Errorf("%s %s: %w", what, c.name, err)
 }

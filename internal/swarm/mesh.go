@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -127,10 +128,13 @@ func (n *node) down(ctx context.Context, ev evDown) {
 		n.accused(ctx, refused)
 	case errors.Is(ev.err, peer.ErrRemoved):
 		n.dead(rank, peer.ErrRemoved)
+	case errors.Is(ev.err, os.ErrDeadlineExceeded) && nb.silent: // each time costs those who wait for it 20 s
+		n.dead(rank, ev.err)
 	default:
 		if ev.err == nil {
 			ev.err = errors.New("closed the connection")
 		}
+		nb.silent = nb.silent || errors.Is(ev.err, os.ErrDeadlineExceeded)
 		nb.deadline, nb.why = n.now.Add(reconnectFor), ev.err
 		if rank > n.Self {
 			n.dial(ctx, rank, reconnectFor)

@@ -90,6 +90,7 @@ type neighbour struct {
 	why      error     // of the last failure to connect
 	done     bool      // it has the object in its place
 	plain    bool      // its connection is not encrypted, or was not
+	silent   bool      // it has been silent once until its connection was given up
 	moved    time.Time // when it last announced or was sent anything
 }
 

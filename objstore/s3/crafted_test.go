@@ -166,6 +166,9 @@ func TestBusy(t *testing.T) {
 		if !errors.As(err, &busy) || busy.After != tt.want || !objstore.Temporary(err) {
 			t.Errorf("%d %s: got %v, want busy for %v", tt.status, tt.code, err, tt.want)
 		}
+		if tt.status != 400 && !strings.Contains(err.Error(), fmt.Sprint("HTTP ", tt.status)) {
+			t.Errorf("%d %s: %v does not say what the store said", tt.status, tt.code, err)
+		}
 		if tt.status != 400 { // of which a HEAD shows nothing but that
 			if _, err := s.Stat(t.Context(), "object"); !errors.As(err, &busy) || busy.After != tt.want {
 				t.Errorf("stat, %d: got %v", tt.status, err)

@@ -47,11 +47,14 @@ func failed(ctx, watched context.Context, err error) error {
 		return errors.New(text)
 	case "SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException", "TooManyRequests",
 		"RequestLimitExceeded", "BandwidthLimitExceeded", "ServiceUnavailable":
-		header := http.Header{}
+		status, header := http.StatusServiceUnavailable, http.Header{}
 		if r := response(err); r != nil {
 			header = r.Header
+			if r.StatusCode == http.StatusTooManyRequests {
+				status = r.StatusCode
+			}
 		}
-		return httpwire.Status(http.StatusServiceUnavailable, header, text)
+		return httpwire.Status(status, header, text)
 	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken",
 		"TokenRefreshRequired", "RequestTimeTooSkewed", "AllAccessDisabled", "AccountProblem",
 		"XAdminUserNotFound": // versitygw's InvalidAccessKeyId
