@@ -19,7 +19,7 @@ import (
 const (
 	authorityValidity = 10 * 365 * 24 * time.Hour
 	validity          = 365 * 24 * time.Hour // of what the authority issues, unless its Life says otherwise
-	backdate          = 10 * time.Minute     // clocks of machines that just booted differ by minutes
+	backdate          = 15 * time.Minute     // clocks of machines that just booted differ by minutes; S3's signatures bear as much
 )
 
 // authorityFile holds certificate and key of the authority: one file, so that
