@@ -49,7 +49,7 @@ paper: setup ## the paper's experiment in a laboratory of networks, as root; hou
 	go run ./bench/broadcast $(ARGS)
 
 faults: setup ## what happens when something breaks, in a laboratory of networks, as root; some minutes: docs/faults.md
-	go test -tags faults -timeout 20m -v ./internal/lab/cluster
+	go test -count=1 -timeout 20m -v ./internal/lab/cluster
 
 big: build ## 1 GiB, then 4 GiB to 8 agents: their memory stays bounded; 40 GiB free in $TMPDIR or ARGS='--dir DIR'
 	go run ./bench/big $(ARGS)
