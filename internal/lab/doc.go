@@ -32,7 +32,11 @@
 //
 // What is counted. A rate is that of Ethernet frames without preamble and
 // check sequence, as tbf counts them: of each 1514 bytes, 1448 are TCP's
-// payload. Buffers are bytes of such frames.
+// payload. Buffers are bytes of such frames. [Lab.Traffic] tells what each
+// direction of a link has carried, dropped and lost, and what the machine was
+// too busy for: a measurement with some of that is one of the machine.
+//
+// What is random, which packets are lost, is drawn from the spec's seed.
 //
 // Large packets. The kernel hands TCP's data down in packets of up to 64 KiB,
 // and splits them late. A buffer of 64 KiB would hold one, where a real one

@@ -97,6 +97,9 @@ func Up(s Spec) (*Lab, error) {
 	if _, err := sweep(); err != nil {
 		return nil, err
 	}
+	if s.Seed == 0 {
+		s.Seed = 1
+	}
 	l := &Lab{
 		name:  fmt.Sprintf("%s%d.%d", prefix, os.Getpid(), labs.Add(1)),
 		spec:  s,
@@ -245,7 +248,7 @@ func (l *Lab) linkInto(h string, seg int) *link {
 // namespace Name-h of `ip netns`.
 func (l *Lab) Name() string { return l.name }
 
-// Spec is what the lab was built from.
+// Spec is what the lab was built from, its seed filled in.
 func (l *Lab) Spec() Spec { return l.spec }
 
 // Addr is a host's first address, in the order of the spec's switches. It

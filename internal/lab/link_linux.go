@@ -26,6 +26,7 @@ type end struct {
 	index  int
 	port   bool   // of a switch
 	bridge string // the one whose port it is, cut or not: the switch, or what a partition made of it
+	before counts // what counters that ended had, less what those in use had when they began to count
 }
 
 // side is 0 for the link's A, and 1 for its B.
@@ -51,7 +52,7 @@ func (l *Lab) newLink(i int, spec Link) (*link, error) {
 		port := fmt.Sprintf("%d%c.%s", i, 'a'+s, other)
 		k.ends[s] = end{at: l.switches, name: port[:min(len(port), unix.IFNAMSIZ-1)], port: true, bridge: name}
 	}
-	if err := k.join(uint64(i)); err != nil {
+	if err := k.join(l.spec.Seed, i); err != nil {
 		return k, err
 	}
 	for s := range k.ends {
@@ -88,10 +89,10 @@ func (l *Lab) newLink(i int, spec Link) (*link, error) {
 }
 
 // join makes the two interfaces.
-func (k *link) join(seed uint64) error {
+func (k *link) join(seed uint64, i int) error {
 	if k.Delay > 0 || k.Loss > 0 {
 		var err error
-		if k.wire, err = newWire(k.ends, seed); err != nil {
+		if k.wire, err = newWire(k.ends, seed, i); err != nil {
 			return err
 		}
 		k.wire.set(k.Delay, k.Loss)
@@ -120,7 +121,7 @@ func (k *link) join(seed uint64) error {
 }
 
 // device is the interface as netlink wants it.
-func (e end) device() netlink.Link {
+func (e *end) device() netlink.Link {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: e.index, Name: e.name}}
 }
 
@@ -152,7 +153,7 @@ func (k *link) place(side int) error {
 // queued.
 func (k *link) shape() error {
 	for s, shape := range k.shapes() {
-		e := k.ends[s]
+		e := &k.ends[s]
 		if err := e.limit(shape); err != nil {
 			return fmt.Errorf("limit %s: %w", e.name, err)
 		}
@@ -168,17 +169,17 @@ func (k *link) shape() error {
 }
 
 // limit sets what may leave by e.
-func (e end) limit(s shape) error {
+func (e *end) limit(s shape) error {
 	attrs := netlink.QdiscAttrs{LinkIndex: e.index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
-	old, err := e.limited()
+	old, err := e.tbf()
 	if err != nil {
 		return err
 	}
 	if s.rate == 0 {
-		if !old {
+		if old == nil {
 			return nil
 		}
-		return e.at.nl.QdiscDel(&netlink.Tbf{QdiscAttrs: attrs})
+		return e.recount(func() error { return e.at.nl.QdiscDel(&netlink.Tbf{QdiscAttrs: attrs}) })
 	}
 	const tick = 64e-9 // seconds, the unit in which the kernel takes a burst
 	tbf := &netlink.Tbf{
@@ -187,28 +188,14 @@ func (e end) limit(s shape) error {
 		Limit:      uint32(s.buffer),
 		Buffer:     uint32(math.Ceil(float64(s.burst()) / float64(s.rate) / tick)),
 	}
-	if old {
+	if old != nil {
 		return e.at.nl.QdiscChange(tbf)
 	}
-	return e.at.nl.QdiscAdd(tbf)
-}
-
-// limited says whether a rate is set at e.
-func (e end) limited() (bool, error) {
-	all, err := e.at.nl.QdiscList(e.device())
-	if err != nil {
-		return false, err
-	}
-	for _, q := range all {
-		if q.Type() == "tbf" {
-			return true, nil
-		}
-	}
-	return false, nil
+	return e.recount(func() error { return e.at.nl.QdiscAdd(tbf) })
 }
 
 // packets bounds the size of the packets that leave by e.
-func (e end) packets(most unit.Bytes) error {
+func (e *end) packets(most unit.Bytes) error {
 	var err error
 	onThread(func() {
 		if err = e.at.enter(); err != nil {

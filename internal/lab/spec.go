@@ -19,6 +19,7 @@ type Spec struct {
 	Hosts    []string
 	Switches []string
 	Links    []Link
+	Seed     uint64 // of all chance; zero: 1. Of each direction's packets the same are lost, by their order, in each lab with this seed
 }
 
 // Link joins a host and a switch, or two switches. A host has one or more
@@ -50,6 +51,7 @@ func Star(hosts []string, l Link) Spec {
 //
 //	hosts: [n0, n1]
 //	switches: [sw]
+//	seed: 7
 //	links:
 //	- {a: n0, b: sw, rate: 100Mbit, back: 50Mbit, buffer: 64KiB}
 //	- {a: n1, b: sw, rate: 1Gbit, delay: 10ms, loss: 0.01}
@@ -58,6 +60,7 @@ func Star(hosts []string, l Link) Spec {
 func ParseSpec(text []byte) (Spec, error) {
 	var in struct {
 		Hosts, Switches []string
+		Seed            uint64
 		Links           []struct {
 			A, B, Rate, Back, Buffer, Delay string
 			Loss                            float64
@@ -68,7 +71,7 @@ func ParseSpec(text []byte) (Spec, error) {
 	if err := d.Decode(&in); err != nil {
 		return Spec{}, fmt.Errorf("lab: read spec: %w", err)
 	}
-	s := Spec{Hosts: in.Hosts, Switches: in.Switches}
+	s := Spec{Hosts: in.Hosts, Switches: in.Switches, Seed: in.Seed}
 	for i, t := range in.Links {
 		l := Link{A: t.A, B: t.B, Loss: t.Loss}
 		set := func(key, text string, parse func(string) error) error {
@@ -253,6 +256,10 @@ func (s Spec) plan() (plan, error) {
 
 // frame is an Ethernet frame of full size, as tbf counts it.
 const frame unit.Bytes = 1514
+
+// Payload is TCP's share of a rate: of each frame it has all but the headers
+// of Ethernet, IP, and its own with timestamps.
+func Payload(r unit.Bandwidth) unit.Bandwidth { return r * 1448 / 1514 }
 
 const (
 	minRate = 100 * unit.Kbit

@@ -56,11 +56,12 @@ func TestParseSpec(t *testing.T) {
 	got, err := ParseSpec([]byte(`
 hosts: [n0, n1]
 switches: [sw]
+seed: 7
 links:
 - {a: n0, b: sw, rate: 100Mbit, back: 5MB/s, buffer: 64KiB}
 - {a: sw, b: n1, delay: 10ms, loss: 0.01}
 `))
-	want := Spec{Hosts: []string{"n0", "n1"}, Switches: []string{"sw"}, Links: []Link{
+	want := Spec{Hosts: []string{"n0", "n1"}, Switches: []string{"sw"}, Seed: 7, Links: []Link{
 		{A: "n0", B: "sw", Rate: 100 * unit.Mbit, Back: 5 * unit.MBps, Buffer: 64 * unit.KiB},
 		{A: "sw", B: "n1", Delay: 10 * time.Millisecond, Loss: 0.01},
 	}}

@@ -40,6 +40,9 @@ type way struct {
 	delay atomic.Int64  // in nanoseconds
 	loss  atomic.Uint64 // the bits of a float64
 
+	// What it did not carry: by chance, and because it could not.
+	lost, lostBytes, overrun atomic.Int64
+
 	dice  *rand.Rand
 	queue queue
 }
@@ -48,9 +51,10 @@ type way struct {
 // lost. It is what 10 Gbit/s are in 200 ms.
 const underWay = 256 * unit.MiB
 
-// newWire makes the TAP devices of a link, which are its ends from then on.
-// Which packets are lost depends on the seed and on the packets alone.
-func newWire(ends [2]end, seed uint64) (w *wire, err error) {
+// newWire makes the TAP devices of the i-th link, which are its ends from then
+// on. Which of a direction's packets are lost, by their order, depends on the
+// seed alone.
+func newWire(ends [2]end, seed uint64, i int) (w *wire, err error) {
 	w = &wire{taps: [2]int{-1, -1}, stop: -1}
 	for s, e := range ends {
 		onThread(func() {
@@ -66,12 +70,15 @@ func newWire(ends [2]end, seed uint64) (w *wire, err error) {
 		return nil, errors.Join(err, w.close())
 	}
 	for s := range w.ways {
-		v := &way{from: w.taps[s], to: w.taps[1-s], stop: w.stop, dice: rand.New(rand.NewPCG(seed, uint64(s)))}
+		v := &way{from: w.taps[s], to: w.taps[1-s], stop: w.stop, dice: rand.New(rand.NewPCG(seed, uint64(2*i+s)))}
 		w.ways[s] = v
 		w.done.Go(func() { onThread(v.carry) })
 	}
 	return w, nil
 }
+
+// tapHeader is the size of what a TAP device puts before each packet.
+const tapHeader = 10
 
 // tap makes a TAP device in the namespace that the calling thread is in.
 func tap(name string) (fd int, err error) {
@@ -146,8 +153,9 @@ func (v *way) carry() {
 					break
 				}
 			}
-			// An error means that the other end is down: then it is lost.
-			_, _ = unix.Write(v.to, p)
+			if _, err := unix.Write(v.to, p); err != nil { // the other end does not take it
+				v.overrun.Add(1)
+			}
 			v.queue.pop()
 		}
 		if _, err := unix.Ppoll(poll, timeout, nil); err != nil && err != unix.EINTR {
@@ -165,10 +173,15 @@ func (v *way) carry() {
 			if err != nil {
 				break
 			}
-			if loss > 0 && v.dice.Float64() < loss || v.queue.bytes+n > int(underWay) {
-				continue
+			switch {
+			case loss > 0 && v.dice.Float64() < loss:
+				v.lost.Add(1)
+				v.lostBytes.Add(int64(n - tapHeader))
+			case v.queue.bytes+n > int(underWay):
+				v.overrun.Add(1)
+			default:
+				v.queue.push(buf[:n], clock()+delay)
 			}
-			v.queue.push(buf[:n], clock()+delay)
 		}
 	}
 }
