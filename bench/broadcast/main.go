@@ -34,6 +34,7 @@ import (
 	"syscall"
 
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/internal/lab"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -78,7 +79,7 @@ func command(ctx context.Context, args []string) error {
 		e := &experiment{size: size, scale: *scale}
 		s := suite(cells(counts, *seeds, size, *scale))
 		s.Case = e.run
-		fmt.Printf("rates are the paper's × %g: a store connection %v to %v, a link %v of payload each way\n", *scale, 4*unit.MBps*unit.Bandwidth(*scale), 10.5*unit.MBps*unit.Bandwidth(*scale), payload(linkRate(*scale)))
+		fmt.Printf("rates are the paper's × %g: a store connection %v to %v, a link %v of payload each way\n", *scale, 4*unit.MBps*unit.Bandwidth(*scale), 10.5*unit.MBps*unit.Bandwidth(*scale), lab.Payload(linkRate(*scale)))
 		err = s.Run(ctx, bench.Options{File: file, Command: typed, Log: os.Stdout})
 		if e := e.close(); err == nil {
 			err = e

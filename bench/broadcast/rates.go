@@ -8,7 +8,3 @@ const buffer = 512 * unit.KiB
 // linkRate is a node's own link on the wire, in each direction: nodes then
 // exchange at about 10 MB/s, as the paper's did.
 func linkRate(scale float64) unit.Bandwidth { return 100 * unit.Mbit * unit.Bandwidth(scale) }
-
-// payload is what TCP carries at a rate on the wire: of each frame of 1514
-// bytes 1448.
-func payload(wire unit.Bandwidth) unit.Bandwidth { return wire * 1448 / 1514 }

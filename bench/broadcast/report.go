@@ -11,6 +11,7 @@ import (
 	"text/template"
 
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/internal/lab"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -71,7 +72,7 @@ func write(file, dir string) error {
 	if err := page.Execute(&b, map[string]any{
 		"Size": last["size"], "Nodes": listed(names), "Scale": last["scale"], "LeftOut": all - len(rs),
 		"Lo": 4 * by * unit.MBps, "Mid": 6 * by * unit.MBps, "High": 8 * by * unit.MBps, "Top": 10.5 * by * unit.MBps,
-		"Wire": strconv.FormatFloat(float64(linkRate(scale)/unit.Mbit), 'g', -1, 64) + " Mbit/s", "Link": payload(linkRate(scale)), "Buffer": buffer,
+		"Wire": strconv.FormatFloat(float64(linkRate(scale)/unit.Mbit), 'g', -1, 64) + " Mbit/s", "Link": lab.Payload(linkRate(scale)), "Buffer": buffer,
 		"Checked": checked(rs), "Claims": s.VerdictTable(rs), "Speedups": speedups(rs, names), "Paper": beside(rs, names), "Table": s.Table(rs, "nodes"), "Made": s.Made(rs),
 		"Enough": bench.Enough, "Bound": 100 * bench.CPUBound,
 	}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/internal/lab"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -44,7 +45,7 @@ func TestParseCounts(t *testing.T) {
 }
 
 func TestPayload(t *testing.T) {
-	if got := float64(payload(linkRate(2))) / 1e6; math.Abs(got-25*1448./1514) > 1e-9 {
+	if got := float64(lab.Payload(linkRate(2))) / 1e6; math.Abs(got-25*1448./1514) > 1e-9 {
 		t.Errorf("payload of the link × 2: %v MB/s", got)
 	}
 }

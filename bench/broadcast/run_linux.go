@@ -3,12 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -61,7 +59,7 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 			return nil, err
 		}
 	}
-	iperf, err := e.iperf(ctx)
+	iperf, err := e.lab.Iperf(ctx, e.nodes[0], e.nodes[len(e.nodes)-1])
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +101,7 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 	if err := split(bytes.NewReader(events), e.nodes, numbers); err != nil {
 		return nil, err
 	}
-	numbers["iperf3_mbps"] = iperf
+	numbers["iperf3_mbps"] = float64(iperf) / 1e6
 	return numbers, nil
 }
 
@@ -202,7 +200,7 @@ func (e *experiment) judge(r cluster.Result, connections []cluster.Connection) (
 		}
 		mean += *n.DoneS / float64(len(r.Nodes))
 	}
-	link := payload(linkRate(e.scale))
+	link := lab.Payload(linkRate(e.scale))
 	var rates steal.Rates
 	var sum, sent float64
 	for _, node := range e.nodes {
@@ -236,46 +234,4 @@ func (e *experiment) judge(r cluster.Result, connections []cluster.Connection) (
 		"store_rates_mbps":    sum / 1e6,               // of the connections that carried the object
 		"link_mbps":           float64(link) / 1e6,     // payload
 	}, nil
-}
-
-// iperf measures the path from the first node to the last one, in MB/s of payload.
-func (e *experiment) iperf(ctx context.Context) (float64, error) {
-	from, to := e.nodes[0], e.nodes[len(e.nodes)-1]
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	server := exec.CommandContext(ctx, "iperf3", "--server", "--one-off")
-	if err := e.lab.Start(to, server); err != nil {
-		return 0, fmt.Errorf("iperf3: %w; scripts/setup test installs it", err)
-	}
-	served := make(chan struct{})
-	go func() { // ends with the server, which cancel kills
-		server.Wait()
-		close(served)
-	}()
-	defer func() { cancel(); <-served }()
-	for {
-		var out bytes.Buffer
-		client := exec.CommandContext(ctx, "iperf3", "--client", e.lab.Addr(to).String(), "--time", "2", "--omit", "1", "--json")
-		client.Stdout = &out
-		if err := e.lab.Start(from, client); err != nil {
-			return 0, fmt.Errorf("iperf3: %w", err)
-		}
-		failed := client.Wait()
-		var said struct {
-			Error string
-			End   struct {
-				Received struct {
-					Bits float64 `json:"bits_per_second"`
-				} `json:"sum_received"`
-			}
-		}
-		if err := json.Unmarshal(out.Bytes(), &said); err == nil && failed == nil && said.End.Received.Bits > 0 {
-			return said.End.Received.Bits / 8e6, nil
-		}
-		select { // the server may not listen yet
-		case <-ctx.Done():
-			return 0, fmt.Errorf("iperf3 from %s to %s: %s (%w)", from, to, said.Error, ctx.Err())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }

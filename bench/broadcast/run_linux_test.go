@@ -28,7 +28,7 @@ func TestExperiment(t *testing.T) {
 		if got["store_multiple"] != objects || got["store_sent_multiple"] < objects || got["store_sent_multiple"] > objects*1.05 {
 			t.Errorf("%v: %v objects left the store, and by its own count %v; want %v", c, got["store_multiple"], got["store_sent_multiple"], objects)
 		}
-		link := float64(payload(linkRate(scale))) / 1e6
+		link := float64(lab.Payload(linkRate(scale))) / 1e6
 		if sum := got["store_rates_mbps"]; sum < 2*4*scale || sum > 2*10.5*scale {
 			t.Errorf("%v: the two connections had %v MB/s together", c, sum)
 		}
