@@ -362,7 +362,7 @@ func (idle) Prepare(context.Context, control.Job) (control.Prepared, error) {
 	return control.Prepared{}, nil
 }
 func (idle) Recording(string) (control.Recording, error) { return nil, control.ErrNoRecording }
-func (idle) Run(ctx context.Context, _ control.Job, _ func(control.NodeStatus)) control.NodeStatus {
+func (idle) Run(ctx context.Context, _ control.Job, _ <-chan []string, _ func(control.NodeStatus)) control.NodeStatus {
 	<-ctx.Done()
 	return control.NodeStatus{State: control.Failed, Error: "idle"}
 }

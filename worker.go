@@ -246,8 +246,8 @@ func (w *worker) source(ctx context.Context, store objstore.Store, key string, j
 func local(spec control.Spec) bool { return strings.HasPrefix(spec.Source, "file:") }
 
 // Run carries out this node's part of a job.
-func (w *worker) Run(ctx context.Context, job control.Job, report func(control.NodeStatus)) control.NodeStatus {
-	p := &part{worker: w, job: job, status: control.NodeStatus{Name: w.creds.Identity().Name, State: control.Running}, report: report}
+func (w *worker) Run(ctx context.Context, job control.Job, lost <-chan []string, report func(control.NodeStatus)) control.NodeStatus {
+	p := &part{worker: w, job: job, lost: lost, status: control.NodeStatus{Name: w.creds.Identity().Name, State: control.Running}, report: report}
 	w.tally.begin()
 	if err := p.run(ctx); err != nil {
 		p.fail(ctx, err)
@@ -261,6 +261,7 @@ func (w *worker) Run(ctx context.Context, job control.Job, report func(control.N
 type part struct {
 	*worker
 	job    control.Job
+	lost   <-chan []string // members of which the control plane has no sign of life
 	report func(control.NodeStatus)
 
 	mu     sync.Mutex // guards what follows
@@ -337,7 +338,8 @@ func (p *part) run(ctx context.Context) (err error) {
 		o.Version = own.Version
 	}
 	config := swarm.Config{
-		Job: p.job.ID, Start: p.job.Accepted, Self: self, Algorithm: swarm.Algorithm(p.job.Spec.Algorithm),
+		Lost: p.lost,
+		Job:  p.job.ID, Start: p.job.Accepted, Self: self, Algorithm: swarm.Algorithm(p.job.Spec.Algorithm),
 		Source: open.Redact(p.job.Spec.Source), Object: o, Layout: Layout(p.job), PerWork: p.job.Spec.PerWork, Store: store,
 		Access: witness, Network: p.port, Receive: p.receive, Send: p.send, Recorder: recorder, Counters: &p.counters,
 		Report: p.progress, Log: p.log,

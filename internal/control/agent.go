@@ -52,9 +52,10 @@ type Runner interface {
 	// Run takes part until this node's part has ended, well or badly; what it
 	// returns is final. It calls report with snapshots as often as it likes; one
 	// that says Done or Present means that the file is in its place, and only
-	// others are still served. When
+	// others are still served. From lost come the names of members of which the hub
+	// has no sign of life, all of them, again each second while there are any. When
 	// ctx ends it cleans up and returns; context.Cause(ctx) says why.
-	Run(ctx context.Context, job Job, report func(NodeStatus)) NodeStatus
+	Run(ctx context.Context, job Job, lost <-chan []string, report func(NodeStatus)) NodeStatus
 
 	// Recording opens what the node has recorded of a job so far. ErrNoRecording.
 	Recording(job string) (Recording, error)
@@ -312,6 +313,11 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 	}
 	if a.Revoked != m.removed {
 		poke(m.removals)
+	}
+	for id, names := range a.Lost {
+		if p := m.parts[id]; p != nil && p.running {
+			p.lose(names)
+		}
 	}
 	for _, id := range a.Drop {
 		p := m.parts[id]

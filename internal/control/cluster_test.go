@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,18 +120,19 @@ type fakeRunner struct {
 	finish  chan NodeStatus // what Run returns
 	placed  chan NodeStatus // what Run reports from then on, while it serves others
 	begun   chan string
+	lost    chan []string // what Run was told
 	started int
 }
 
 func newFakeRunner() *fakeRunner {
-	return &fakeRunner{object: objstore.Object{Key: "k", Size: 1000, Version: "v1", Ranges: true}, finish: make(chan NodeStatus, 8), placed: make(chan NodeStatus, 8), begun: make(chan string, 8)}
+	return &fakeRunner{object: objstore.Object{Key: "k", Size: 1000, Version: "v1", Ranges: true}, finish: make(chan NodeStatus, 8), placed: make(chan NodeStatus, 8), begun: make(chan string, 8), lost: make(chan []string, 64)}
 }
 
 func (f *fakeRunner) Stat(context.Context, Spec) (objstore.Object, error) { return f.object, f.statErr }
 func (f *fakeRunner) Prepare(context.Context, Job) (Prepared, error) {
 	return Prepared{Present: f.present}, f.prepErr
 }
-func (f *fakeRunner) Run(ctx context.Context, job Job, report func(NodeStatus)) NodeStatus {
+func (f *fakeRunner) Run(ctx context.Context, job Job, lost <-chan []string, report func(NodeStatus)) NodeStatus {
 	f.mu.Lock()
 	f.started++
 	f.mu.Unlock()
@@ -143,6 +145,11 @@ func (f *fakeRunner) Run(ctx context.Context, job Job, report func(NodeStatus)) 
 		case now = <-f.placed:
 		case s := <-f.finish:
 			return s
+		case names := <-lost:
+			select {
+			case f.lost <- names:
+			default:
+			}
 		case <-ctx.Done():
 			return NodeStatus{State: Failed, Error: "interrupted"}
 		case <-tick.C:
@@ -446,6 +453,14 @@ func TestAgentLossAndReturn(t *testing.T) {
 	agents[1].kill() // and comes back as a new process
 	agents[1].stop()
 	again := startAgent(t, h.addr, agents[1].creds, newFakeRunner(), Registration{})
+	select {
+	case names := <-agents[2].lost:
+		if !slices.Equal(names, []string{"n1"}) {
+			t.Errorf("n3 is told that %q are lost, want n1", names)
+		}
+	case <-ctx.Done():
+		t.Error("n3 is not told that n1 is lost")
+	}
 	agents[2].finish <- done
 	var final Job
 	for j, err := range c.Watch(ctx, job.ID) {

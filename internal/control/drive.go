@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -18,10 +19,11 @@ import (
 // drive; all others send it events and read its snapshots.
 type driven struct {
 	events chan event
-	done   chan struct{}       // closed when drive has returned
-	saved  atomic.Pointer[Job] // as it is on disk
-	latest atomic.Pointer[Job] // as it is
-	rev    uint64              // drive's: the record's revision in its bucket
+	done   chan struct{}            // closed when drive has returned
+	saved  atomic.Pointer[Job]      // as it is on disk
+	latest atomic.Pointer[Job]      // as it is
+	lost   atomic.Pointer[[]string] // members of which there is no sign of life
+	rev    uint64                   // drive's: the record's revision in its bucket
 }
 
 func newDriven(j Job) *driven {
@@ -95,6 +97,8 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 			continue
 		}
 		cmds, changed, durable := m.step(time.Now(), e)
+		lost := slices.Sorted(maps.Keys(m.lost))
+		d.lost.Store(&lost)
 		if durable {
 			if !save() {
 				return

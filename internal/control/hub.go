@@ -427,7 +427,7 @@ func (h *Hub) reported(name string, r report) {
 	}
 }
 
-// beaten takes a node's beat, and says what its agent may forget.
+// beaten takes a node's beat, and says what its agent may forget and whom it need not wait for.
 func (h *Hub) beaten(name string, b beat, notes chan<- string) beatAnswer {
 	h.reported(name, b.report)
 	h.mu.Lock()
@@ -449,8 +449,14 @@ func (h *Hub) beaten(name string, b beat, notes chan<- string) beatAnswer {
 	lists := map[string]bool{}
 	for _, s := range b.Jobs {
 		lists[s.Job] = true
-		if d := h.active[s.Job]; d == nil || settled(*d.saved.Load(), name) {
+		d := h.active[s.Job]
+		if d == nil || settled(*d.saved.Load(), name) {
 			a.Drop = append(a.Drop, s.Job)
+		} else if lost := d.lost.Load(); lost != nil && len(*lost) > 0 {
+			if a.Lost == nil {
+				a.Lost = map[string][]string{}
+			}
+			a.Lost[s.Job] = *lost
 		}
 	}
 	for id, d := range h.active {

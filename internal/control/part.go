@@ -30,6 +30,7 @@ type part struct {
 	since    time.Time // of the preparation
 	prepared Prepared
 	status   NodeStatus
+	lost     chan []string           // for the Runner; has room for one
 	cancel   context.CancelCauseFunc // nil: not started
 	running  bool                    // the Runner is at it
 	fresh    bool                    // status has changed since it was last sent
@@ -152,7 +153,7 @@ func (m *member) start(ctx context.Context, s start) error {
 		p.job.Accepted = time.Now().Add(-time.Duration(s.Age))
 	}
 	p.status = NodeStatus{Name: m.name, State: Running}
-	p.fresh, p.running = true, true
+	p.fresh, p.running, p.lost = true, true, make(chan []string, 1)
 	ctx, p.cancel = context.WithCancelCause(ctx)
 	m.wg.Go(func() { m.run(ctx, p, time.Duration(s.Left)) })
 	return nil
@@ -165,7 +166,7 @@ func (m *member) run(ctx context.Context, p *part, left time.Duration) {
 		ctx, stop = context.WithTimeoutCause(ctx, left, &stopped{kind: ErrTimedOut, failed: true, reason: fmt.Sprintf("timed out after %v", p.job.Spec.Timeout)})
 		defer stop()
 	}
-	final := m.a.Runner.Run(ctx, p.job, func(s NodeStatus) {
+	final := m.a.Runner.Run(ctx, p.job, p.lost, func(s NodeStatus) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		s.Name = m.name
@@ -183,6 +184,16 @@ func (m *member) run(ctx context.Context, p *part, left time.Duration) {
 	m.noteIdle()
 	m.mu.Unlock()
 	poke(m.urge)
+}
+
+// lose tells the Runner that the hub has no sign of life of these members. The
+// member's mutex is held, so nobody else puts anything in.
+func (p *part) lose(names []string) {
+	select {
+	case <-p.lost:
+	default:
+	}
+	p.lost <- names
 }
 
 // reported is a part's status after a snapshot that its Runner gave. That it

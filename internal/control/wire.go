@@ -77,6 +77,8 @@ type beat struct {
 // final status is on the hub's disk, or the job ended without it.
 type beatAnswer struct {
 	Drop []string `json:"drop,omitempty"`
+	// Lost are members of running jobs of which the hub has no sign of life, by job.
+	Lost map[string][]string `json:"lost,omitempty"`
 	// Unregistered asks the agent to register again.
 	Unregistered bool `json:"unregistered,omitempty"`
 	// Revoked is the version of the list of removed nodes.

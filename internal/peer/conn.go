@@ -25,6 +25,7 @@ type Conn struct {
 	writing chan struct{} // holds a token while a frame is written
 	scratch []byte        // one TLS record, for a frame's beginning; whoever writes has it
 	wrote   atomic.Int64  // when the last frame was written, Unix nanoseconds
+	heard   atomic.Int64  // when anything last came, likewise
 
 	reading chan struct{} // holds a token while a read is under way
 	left    int           // of the payload that is being read
@@ -62,9 +63,17 @@ func (c *Conn) Job() string { return c.job }
 // RemoteAddr is the address of the other end.
 func (c *Conn) RemoteAddr() net.Addr { return c.c.RemoteAddr() }
 
+// Quiet says whether nothing has come from the other end for so long that its pings
+// stay out, too. That is a suspicion only: after 20 s reads fail.
+func (c *Conn) Quiet() bool {
+	return time.Since(time.Unix(0, c.heard.Load())) > quiet
+}
+
 // start begins to keep the connection alive.
 func (c *Conn) start() {
-	c.wrote.Store(time.Now().UnixNano())
+	now := time.Now().UnixNano()
+	c.wrote.Store(now)
+	c.heard.Store(now)
 	c.closing.Lock()
 	defer c.closing.Unlock()
 	select {
@@ -206,6 +215,7 @@ func (c *Conn) readHeader() (h header, err error) {
 	}
 	h, _, err = parseHeader(b[:])
 	c.left, c.until = h.Len, time.Time{}
+	c.heard.Store(time.Now().UnixNano())
 	return h, err
 }
 
@@ -247,6 +257,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.c.Read(p[:min(len(p), c.left)])
 	c.left -= n
 	if n > 0 {
+		c.heard.Store(time.Now().UnixNano())
 		return n, nil // an error beside data comes again
 	}
 	if err == io.EOF {

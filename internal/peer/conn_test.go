@@ -340,6 +340,9 @@ func TestKeepAlive(t *testing.T) {
 		if err != nil || kind != 9 || string(p) != "after a long time" {
 			t.Errorf("after ten idle minutes: kind %d, %q, %v", kind, p, err)
 		}
+		if atA.Quiet() {
+			t.Error("pings came all the time, and it is called quiet")
+		}
 	})
 }
 
@@ -350,6 +353,13 @@ func TestSilenceIsDeath(t *testing.T) {
 		// b's process is gone without its kernel telling: nothing is written any more.
 		atB.writing <- struct{}{}
 		began := time.Now()
+		for at, want := range map[time.Duration]bool{quiet: false, quiet + 1: true} {
+			time.AfterFunc(at, func() {
+				if got := atA.Quiet(); got != want {
+					t.Errorf("after %v: quiet %v, want %v", at, got, want)
+				}
+			})
+		}
 		_, _, err := atA.ReadFrame()
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "nothing came from b for 20s") {
 			t.Errorf("read: %v, want a deadline exceeded that names b and the time", err)

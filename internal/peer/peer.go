@@ -49,6 +49,7 @@ const (
 	slowest          = 4 << 10          // bytes per second: slower than this is broken
 	pingEvery        = 5 * time.Second
 	silence          = 20 * time.Second // nothing heard for so long: the other end is dead
+	quiet            = 8 * time.Second  // nothing heard for so long: a ping at least is overdue
 	lingerTimeout    = time.Second      // for the other end to read why we close
 )
 

@@ -46,6 +46,7 @@ type network struct {
 	ports map[string]*listener
 	conns map[string][]net.Conn // by node: what touches it
 	cut   map[string]bool
+	muted map[string]bool
 }
 
 type listener struct {
@@ -83,7 +84,7 @@ func (w *network) dialer(from string) func(context.Context, string, string) (net
 		}
 		here, there := net.Pipe()
 		select {
-		case l.conns <- there:
+		case l.conns <- &wire{there, w, from, addr}:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -91,7 +92,7 @@ func (w *network) dialer(from string) func(context.Context, string, string) (net
 		defer w.mu.Unlock()
 		w.conns[from] = append(w.conns[from], here)
 		w.conns[addr] = append(w.conns[addr], there)
-		return here, nil
+		return &wire{here, w, from, addr}, nil
 	}
 }
 
@@ -103,6 +104,31 @@ func (w *network) kill(name string) {
 	for _, c := range w.conns[name] {
 		c.Close()
 	}
+}
+
+// mute cuts a node off so that nobody notices: what is written to it and by it
+// disappears, and new connections are refused.
+func (w *network) mute(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut[name], w.muted[name] = true, true
+}
+
+// wire is an end of a connection between two nodes.
+type wire struct {
+	net.Conn
+	w    *network
+	a, b string
+}
+
+func (x *wire) Write(p []byte) (int, error) {
+	x.w.mu.Lock()
+	muted := x.w.muted[x.a] || x.w.muted[x.b]
+	x.w.mu.Unlock()
+	if muted {
+		return len(p), nil
+	}
+	return x.Conn.Write(p)
 }
 
 // disk is a file in memory.
@@ -166,7 +192,7 @@ func swarmOf(t *testing.T, n int, size unit.Bytes, a Algorithm, f func(b *bench)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(creds[0].Expires().Add(-24 * time.Hour))) // certificates are of today
-		b := &bench{t: t, net: &network{ports: map[string]*listener{}, conns: map[string][]net.Conn{}, cut: map[string]bool{}}}
+		b := &bench{t: t, net: &network{ports: map[string]*listener{}, conns: map[string][]net.Conn{}, cut: map[string]bool{}, muted: map[string]bool{}}}
 		b.store = mem.New(options...)
 		b.data = make([]byte, size)
 		rng := rand.NewChaCha8([32]byte{1})

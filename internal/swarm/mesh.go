@@ -171,6 +171,23 @@ func (n *node) dead(rank int, why error) {
 	}
 }
 
+// missed gives up the members of which neither the control plane nor we hear
+// anything, sooner than their silence alone would have us do. One that we hear has lost the
+// control plane, and no more.
+func (n *node) missed(names []string) {
+	for _, name := range names {
+		rank, member := n.rank[name]
+		if !member || rank == n.Self {
+			continue
+		}
+		if l := n.neighbours[rank].link; l == nil || l.conn.Quiet() {
+			n.dead(rank, errMissed)
+		}
+	}
+}
+
+var errMissed = errors.New("lost: no sign of life, neither at the control plane nor here")
+
 // expel closes the connection to a member that does what it must not.
 func (n *node) expel(rank int, why error) {
 	if l := n.neighbours[rank].link; l != nil {

@@ -200,6 +200,9 @@ func (n *node) run(ctx context.Context) (err error) {
 			n.handle(ctx, ev)
 		case n.now = <-tick.C:
 			n.tick(ctx)
+		case names := <-n.Lost:
+			n.now = time.Now()
+			n.missed(names)
 		case <-ctx.Done():
 			n.leave(context.Cause(ctx).Error())
 			n.drain()

@@ -198,6 +198,40 @@ func TestNodeDies(t *testing.T) {
 	}
 }
 
+// A member that falls silent is given up as soon as the control plane misses it,
+// too. Of one that the control plane alone misses nothing is taken.
+func TestMissedMemberIsGivenUp(t *testing.T) {
+	took := map[bool]time.Duration{}
+	for _, told := range []bool{false, true} {
+		swarmOf(t, 3, 20*unit.MiB, NonSteal, func(b *bench) {
+			for i := range b.configs {
+				b.configs[i].Store = slow{b.store, 4 << 20}
+			}
+			for i := range 2 {
+				lost := make(chan []string, 1)
+				b.configs[i].Lost = lost
+				for _, at := range []time.Duration{time.Second, 11 * time.Second} {
+					names := []string{"n0", "n1", "stranger"}
+					if told {
+						names = append(names, "n2")
+					}
+					b.after(at, func() { lost <- names })
+				}
+			}
+			b.after(500*time.Millisecond, func() { b.net.mute("n2") })
+			b.run()
+			b.complete(BySource, 0, 1)
+			took[told] = max(b.took[0], b.took[1])
+			if said := b.faultsOf(0); strings.Contains(said, "n2: lost: no sign of life") != told || strings.Contains(said, "n1: ") {
+				t.Errorf("told %v: n0 says %q", told, said)
+			}
+		})
+	}
+	if took[true] < 11*time.Second || took[true] > 14*time.Second || took[false] < 20*time.Second {
+		t.Errorf("the others take %v when they are told after 11 s, and %v when not", took[true], took[false])
+	}
+}
+
 func TestNodeNeverBegins(t *testing.T) {
 	swarmOf(t, 3, 10*unit.MiB, Steal, func(b *bench) {
 		b.net.kill("n1")

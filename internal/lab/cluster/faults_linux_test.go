@@ -305,7 +305,7 @@ func TestNodeStopped(t *testing.T) {
 	s.must(s.c.Node("n2").Signal(syscall.SIGSTOP))
 	r := wait()
 	s.ended(r, map[string]string{"n2": "lost: no sign of life for 10s"}, "n2")
-	s.blames(r, "n2", "nothing came from n2 for 20s")
+	s.blames(r, "n2", "lost: no sign of life, neither at the control plane nor here")
 	s.must(s.c.Node("n2").Signal(syscall.SIGCONT))
 	s.untouched("n2")
 }
@@ -328,7 +328,7 @@ func TestNodePartitioned(t *testing.T) {
 	s.must(s.lab.Partition("n2"))
 	r := wait()
 	s.ended(r, map[string]string{"n2": "lost: no sign of life for 10s"}, "n2")
-	s.blames(r, "n2", "nothing came from n2 for 20s")
+	s.blames(r, "n2", "lost: no sign of life, neither at the control plane nor here")
 	s.must(s.lab.Heal())
 	s.untouched("n2")
 }

@@ -186,7 +186,7 @@ func (fraud) Prepare(context.Context, control.Job) (control.Prepared, error) {
 	return control.Prepared{}, nil
 }
 func (fraud) Recording(string) (control.Recording, error) { return nil, control.ErrNoRecording }
-func (f fraud) Run(ctx context.Context, job control.Job, report func(control.NodeStatus)) control.NodeStatus {
+func (f fraud) Run(ctx context.Context, job control.Job, _ <-chan []string, report func(control.NodeStatus)) control.NodeStatus {
 	layout := freshet.Layout(job)
 	incoming, withdraw := f.port.Offer(job.ID)
 	defer withdraw()
