@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,15 +29,17 @@ type request struct {
 
 // answer is what the owner says.
 type answer struct {
-	Error string          `json:",omitempty"`
-	Name  string          `json:",omitempty"` // of the lab's namespaces
-	Hosts []host          `json:",omitempty"`
-	Links []lab.LinkState `json:",omitempty"`
+	Error   string          `json:",omitempty"`
+	Name    string          `json:",omitempty"` // of the lab's namespaces
+	Seed    uint64          `json:",omitempty"`
+	Hosts   []host          `json:",omitempty"`
+	Links   []lab.LinkState `json:",omitempty"`
+	Traffic []lab.Traffic   `json:",omitempty"`
 }
 
 type host struct {
 	Name  string
-	Addrs []string
+	Addrs []netip.Addr
 }
 
 // patience is for an owner's answer: it may have processes to wait for.
@@ -65,14 +68,12 @@ func do(l *lab.Lab, r request) (a answer, err error) {
 	}
 	switch r.Verb {
 	case "list":
-		a.Name, a.Links = l.Name(), l.Links()
+		a.Name, a.Seed, a.Links = l.Name(), l.Spec().Seed, l.Links()
 		for _, h := range l.Spec().Hosts {
-			entry := host{Name: h}
-			for _, addr := range l.Addrs(h) {
-				entry.Addrs = append(entry.Addrs, addr.String())
-			}
-			a.Hosts = append(a.Hosts, entry)
+			a.Hosts = append(a.Hosts, host{h, l.Addrs(h)})
 		}
+	case "traffic":
+		a.Traffic, err = l.Traffic()
 	case "set":
 		err = link(func(a, b string) error {
 			var errs []error

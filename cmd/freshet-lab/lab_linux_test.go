@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -31,6 +32,37 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+func TestWhoMayRunWhat(t *testing.T) {
+	for _, c := range newRoot().Commands() {
+		if err := mayRun(c.Name(), 0); err != nil {
+			t.Errorf("root: %v", err)
+		}
+		if err := mayRun(c.Name(), 1000); (err == nil) != (c.Name() == "example") {
+			t.Errorf("without root's rights: %s: %v", c.Name(), err)
+		}
+	}
+}
+
+// TestNamesForAHost: a host knows the addresses that it reaches, and no others.
+func TestNamesForAHost(t *testing.T) {
+	at := netip.MustParseAddr
+	a0 := host{"a0", []netip.Addr{at("10.64.0.1")}}
+	relay := host{"relay", []netip.Addr{at("10.64.0.2"), at("10.65.0.1")}}
+	b0 := host{"b0", []netip.Addr{at("10.65.0.2")}}
+	all := []host{a0, relay, b0}
+	for _, c := range []struct {
+		of   host
+		want string
+	}{
+		{a0, "10.64.0.1 a0\n10.64.0.2 relay\n"},
+		{b0, "10.65.0.1 relay\n10.65.0.2 b0\n"},
+	} {
+		if got := namesFor(c.of, all); got != "127.0.0.1 localhost\n"+c.want {
+			t.Errorf("names for %s:\n%s", c.of.Name, got)
+		}
+	}
 }
 
 func TestExamplesCanBeBuilt(t *testing.T) {

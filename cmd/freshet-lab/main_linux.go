@@ -56,8 +56,9 @@ network namespaces. It needs root.
   freshet-lab example sites >sites.yaml
   freshet-lab up --detach sites.yaml
   freshet-lab exec a0 iperf3 -s -D
-  freshet-lab exec b0 iperf3 -c 10.64.0.1
+  freshet-lab exec b0 iperf3 -c a0
   freshet-lab set a b --rate 20Mbit --delay 50ms
+  freshet-lab traffic
   freshet-lab down
 
 A spec looks like this (example sites):
@@ -65,16 +66,46 @@ A spec looks like this (example sites):
 ` + indent(example("sites")) + `
 Rates are of Ethernet frames: TCP gets 1448 of each 1514 bytes. A link without
 a rate is unlimited; without "back", B→A is as A→B; without a buffer, each rate
-has one of 50 ms. Delay and loss hold in each direction.`,
+has one of 50 ms. Delay and loss hold in each direction. Which packets are lost
+depends on "seed", 1 where the spec has none.`,
 		SilenceErrors: true, SilenceUsage: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q; freshet-lab help lists what there is", args[0])
+			}
+			return nil
+		},
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return mayRun(cmd.Name(), os.Geteuid()) },
 	}
 	f := root.PersistentFlags()
 	f.StringVar(&p.lab, "lab", "", "`name` of the lab (default: the only one there is; for up: lab)")
 	f.StringVar(&p.dir, "run-dir", "/run/freshet-lab", "`directory` of the labs' sockets")
-	root.AddCommand(newUp(p), newExec(p), newList(p), newSet(p),
+	root.AddCommand(newUp(p), newExec(p), newList(p), newTraffic(p), newSet(p),
 		newCut(p), newMend(p), newPartition(p), newHeal(p),
 		newKill(p), newStop(p), newContinue(p), newDown(p), newExample())
+	for _, cmd := range root.Commands() {
+		check := cmd.Args
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if check(cmd, args) != nil {
+				return fmt.Errorf("want freshet-lab %s; freshet-lab %s --help says more", cmd.Use, cmd.Name())
+			}
+			return nil
+		}
+	}
 	return root
+}
+
+// mayRun refuses what would fail for want of rights, with less telling words.
+func mayRun(command string, euid int) error {
+	switch command {
+	case "freshet-lab", "example", "help", "completion", "bash", "zsh", "fish", "powershell":
+		return nil
+	}
+	if euid != 0 {
+		return fmt.Errorf("%s needs root: sudo freshet-lab %[1]s …", command)
+	}
+	return nil
 }
 
 func example(name string) string {

@@ -23,8 +23,12 @@ func newUp(p *place) *cobra.Command {
 	var detach bool
 	cmd := &cobra.Command{
 		Use:   "up SPEC.yaml",
-		Short: "Build the network of a spec (- reads it from standard input), and keep it until down or a signal",
-		Args:  cobra.ExactArgs(1),
+		Short: "Build the network of a spec, and keep it until down or a signal",
+		Long: `Build the network of a spec, and keep it until "freshet-lab down" or a signal.
+A spec of - is read from standard input. What owners left that were killed is
+removed first.`,
+		Example: `  freshet-lab example star | freshet-lab up --detach -`,
+		Args:    cobra.ExactArgs(1),
 	}
 	cmd.Flags().BoolVar(&detach, "detach", false, "return when it stands, and keep it in the background")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -34,7 +38,10 @@ func newUp(p *place) *cobra.Command {
 		}
 		spec, err := lab.ParseSpec(text)
 		if err != nil {
-			return err
+			if args[0] == "-" {
+				args[0] = "standard input"
+			}
+			return fmt.Errorf("%s: %w", args[0], err)
 		}
 		if p.lab == "" {
 			p.lab = "lab"
@@ -42,7 +49,7 @@ func newUp(p *place) *cobra.Command {
 		if detach {
 			return p.detached(cmd.OutOrStdout(), text)
 		}
-		return p.own(cmd.Context(), cmd.OutOrStdout(), spec)
+		return p.own(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), spec)
 	}
 	return cmd
 }
@@ -55,7 +62,7 @@ func readSpec(stdin io.Reader, path string) ([]byte, error) {
 }
 
 // own builds the lab and answers for it until ctx ends or it is told to end.
-func (p *place) own(ctx context.Context, out io.Writer, spec lab.Spec) (err error) {
+func (p *place) own(ctx context.Context, out, hint io.Writer, spec lab.Spec) (err error) {
 	ln, err := p.claim(ctx, p.lab)
 	if err != nil {
 		return err
@@ -75,6 +82,7 @@ func (p *place) own(ctx context.Context, out io.Writer, spec lab.Spec) (err erro
 	if f, ok := out.(*os.File); ok {
 		f.Close() // whoever waits for the lab to stand, sees it now
 	}
+	fmt.Fprintf(hint, "The lab stands until Ctrl-C here, or freshet-lab down %s.\n", p.lab)
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -58,12 +60,16 @@ func newSet(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set A B",
 		Short: "Change a link while it is used",
-		Args:  cobra.ExactArgs(2),
+		Long: `Change the link between two neighbours, a host and its switch or two switches,
+while it is used. What is not given stays as it is.`,
+		Example: "  freshet-lab set n0 sw --rate 20Mbit --back 50Mbit",
+		Args:    cobra.ExactArgs(2),
 	}
 	f := cmd.Flags()
 	f.Var(&rate, "rate", "from A to B; 0: unlimited")
 	f.Var(&back, "back", "from B to A (default: as --rate)")
-	f.DurationVar(&delay, "delay", 0, "one `way`; the spec must have had a delay or a loss")
+	f.Lookup("rate").DefValue, f.Lookup("back").DefValue = "", "" // none: the text says it
+	f.DurationVar(&delay, "delay", 0, "`time` one way; the spec must have had a delay or a loss")
 	f.Float64Var(&loss, "loss", 0, "`probability` that a packet is lost; as for --delay")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r := request{Verb: "set", Names: args}
@@ -94,7 +100,11 @@ func newExec(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec HOST COMMAND [ARG...]",
 		Short: "Run a command in a host",
-		Args:  cobra.MinimumNArgs(2),
+		Long: `Run a command in a host, with its network and its hostname. The names of the
+hosts are in its /etc/hosts: of each the address that this one reaches. The
+command ends with the lab; its exit code is that of exec.`,
+		Example: "  freshet-lab exec n0 ping n1\n  freshet-lab exec n0 bash",
+		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := p.ask(cmd.Context(), request{Verb: "list"})
 			if err != nil {
@@ -102,7 +112,7 @@ func newExec(p *place) *cobra.Command {
 			}
 			for _, h := range a.Hosts {
 				if h.Name == args[0] {
-					return lab.Exec(a.Name, args[0], args[1:])
+					return lab.Exec(a.Name, h.Name, namesFor(h, a.Hosts), args[1:])
 				}
 			}
 			return fmt.Errorf("there is no host %q; freshet-lab list shows them", args[0])
@@ -112,35 +122,87 @@ func newExec(p *place) *cobra.Command {
 	return cmd
 }
 
+// namesFor is /etc/hosts of a host: all that have an address in a segment of it.
+func namesFor(h host, all []host) string {
+	segment := func(a netip.Addr) netip.Prefix { p, _ := a.Prefix(16); return p } // an error is of the 16
+	text := "127.0.0.1 localhost\n"
+	for _, other := range all {
+		for _, a := range other.Addrs {
+			if slices.ContainsFunc(h.Addrs, func(mine netip.Addr) bool { return segment(mine) == segment(a) }) {
+				text += fmt.Sprintf("%v %s\n", a, other.Name)
+			}
+		}
+	}
+	return text
+}
+
 func newList(p *place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "Show labs with their hosts and links, as they are now",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			names := p.names()
-			if p.lab != "" {
-				names = []string{p.lab}
-			}
-			for _, name := range names {
-				a, err := p.askOf(cmd.Context(), name, request{Verb: "list"})
-				if err != nil {
-					return err
-				}
-				print(cmd.OutOrStdout(), name, a)
-			}
-			return nil
+			return p.each(cmd, "list", print)
 		},
+	}
+}
+
+func newTraffic(p *place) *cobra.Command {
+	return &cobra.Command{
+		Use:   "traffic",
+		Short: "Show what links have sent, dropped and lost",
+		Long: `Show what each direction of each link has done since the lab was built:
+
+  frames    and bytes that its rate let through; without a rate, what its
+  sent      interface sent, where a packet of up to 64 KiB is one frame (large
+            packets that came over a link with delay are in the bytes alone)
+  queued    bytes that wait in its buffer now
+  dropped   packets that found no room in the buffer
+  lost      packets that chance took, of those sent
+  overrun   packets that this machine was too busy to carry on: if there are
+            any, what you measure is the machine`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.each(cmd, "traffic", printTraffic) },
+	}
+}
+
+// each shows what the owners of all labs answer, or that of the one named.
+func (p *place) each(cmd *cobra.Command, verb string, show func(out io.Writer, name string, a answer)) error {
+	names := p.names()
+	if p.lab != "" {
+		names = []string{p.lab}
+	}
+	if len(names) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "There is no lab; freshet-lab up SPEC builds one.")
+	}
+	var errs []error
+	for _, name := range names {
+		a, err := p.askOf(cmd.Context(), name, request{Verb: verb})
+		if err == nil {
+			show(cmd.OutOrStdout(), name, a)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func printTraffic(out io.Writer, name string, a answer) {
+	fmt.Fprintf(out, "lab %s\n", name)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	defer w.Flush()
+	fmt.Fprintln(w, "  from\tto\tframes\tsent\tqueued\tdropped\tlost\toverrun")
+	for _, t := range a.Traffic {
+		fmt.Fprintf(w, "  %s\t%s\t%d\t%v\t%v\t%d\t%d\t%d\n", t.From, t.To, t.Packets, t.Bytes, t.Queued, t.Dropped, t.Lost, t.Overrun)
 	}
 }
 
 // print shows a lab.
 func print(out io.Writer, name string, a answer) {
-	fmt.Fprintf(out, "lab %s, namespaces %s-HOST\n", name, a.Name)
+	fmt.Fprintf(out, "lab %s, namespaces %s-HOST, seed %d\n", name, a.Name, a.Seed)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	defer w.Flush()
 	for _, h := range a.Hosts {
-		fmt.Fprintf(w, "  %s\t%s\n", h.Name, strings.Join(h.Addrs, ", "))
+		fmt.Fprintf(w, "  %s\t%s\n", h.Name, strings.Trim(fmt.Sprint(h.Addrs), "[]"))
 	}
 	w.Flush()
 	for _, k := range a.Links {

@@ -2,10 +2,13 @@ package lab
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -58,18 +61,11 @@ func Star(hosts []string, l Link) Spec {
 //
 // The spec it returns is valid.
 func ParseSpec(text []byte) (Spec, error) {
-	var in struct {
-		Hosts, Switches []string
-		Seed            uint64
-		Links           []struct {
-			A, B, Rate, Back, Buffer, Delay string
-			Loss                            float64
-		}
-	}
+	var in specText
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(&in); err != nil {
-		return Spec{}, fmt.Errorf("lab: read spec: %w", err)
+		return Spec{}, fmt.Errorf("lab: read spec: %w", inOneLine(err))
 	}
 	s := Spec{Hosts: in.Hosts, Switches: in.Switches, Seed: in.Seed}
 	for i, t := range in.Links {
@@ -87,7 +83,12 @@ func ParseSpec(text []byte) (Spec, error) {
 			set("rate", t.Rate, l.Rate.Set),
 			set("back", t.Back, l.Back.Set),
 			set("buffer", t.Buffer, l.Buffer.Set),
-			set("delay", t.Delay, func(s string) (err error) { l.Delay, err = time.ParseDuration(s); return err }),
+			set("delay", t.Delay, func(s string) (err error) {
+				if l.Delay, err = time.ParseDuration(s); err != nil {
+					err = fmt.Errorf("time %q: want a number with us, ms or s", s)
+				}
+				return err
+			}),
 		} {
 			if err != nil {
 				return Spec{}, err
@@ -99,6 +100,40 @@ func ParseSpec(text []byte) (Spec, error) {
 		return Spec{}, err
 	}
 	return s, nil
+}
+
+// specText and linkText are a spec as it is written.
+type (
+	specText struct {
+		Hosts, Switches []string
+		Seed            uint64
+		Links           []linkText
+	}
+	linkText struct {
+		A, B, Rate, Back, Buffer, Delay string
+		Loss                            float64
+	}
+)
+
+// inOneLine is the first of what is wrong with a text, in words of the text.
+func inOneLine(err error) error {
+	var wrong *yaml.TypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("it is empty")
+	case !errors.As(err, &wrong):
+		return err
+	}
+	first, of, unknown := strings.Cut(wrong.Errors[0], " in type ")
+	switch {
+	case unknown && strings.HasSuffix(of, "linkText"):
+		first += "; a link has a, b, rate, back, buffer, delay and loss"
+	case unknown:
+		first += "; a spec has hosts, switches, links and seed"
+	default:
+		first, _, _ = strings.Cut(first, " into lab.")
+	}
+	return errors.New(first)
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9-]{1,15}$`)

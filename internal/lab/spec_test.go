@@ -69,14 +69,18 @@ links:
 		t.Errorf("got %+v, error %v\nwant %+v", got, err, want)
 	}
 	for text, want := range map[string]string{
-		"":                                      "read spec",
-		"hosts: [a]\nlinks: [{a: a, c: b}]":     "field c not found",
+		"":                                      "read spec: it is empty",
+		"hosts: [a":                             "yaml: line 1: ",
+		"hosts: [a]\nports: [b]":                "line 2: field ports not found; a spec has hosts, ",
+		"hosts: [a]\nlinks: [{a: a, c: b}]":     "line 2: field c not found; a link has a, b, rate, ",
+		"hosts: [a]\nlinks: [a–b]":              "line 2: cannot unmarshal !!str `a–b`",
+		"hosts: [a]\nseed: -1":                  "line 2: cannot unmarshal !!int `-1` into uint64",
 		"hosts: [a]\nlinks: [{a: a, rate: 5}]":  "link 1 (a–): rate: ",
-		"hosts: [a]\nlinks: [{a: a, delay: 5}]": "link 1 (a–): delay: ",
+		"hosts: [a]\nlinks: [{a: a, delay: 5}]": `link 1 (a–): delay: time "5": want a number with us, ms or s`,
 		"hosts: [a]":                            "host a has no link",
 	} {
-		if _, err := ParseSpec([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got error %v, want one with %q", text, err, want)
+		if _, err := ParseSpec([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n{") {
+			t.Errorf("%q: got error %v, want one in one line with %q", text, err, want)
 		}
 	}
 }

@@ -14,8 +14,10 @@ import (
 type Traffic struct {
 	From, To string
 
-	// Sent, in frames of Ethernet, as the rate counts them. A direction without
-	// a rate counts as its interface does: of a large packet one header.
+	// Sent, in frames of Ethernet, as the rate counts them; of large packets
+	// that came over a link with delay the kernel counts the bytes alone. A
+	// direction without a rate counts as its interface does: each large packet
+	// as one.
 	Packets int64
 	Bytes   unit.Bytes
 
