@@ -45,7 +45,7 @@ scan: ## what scanners and fuzzers do, at the ports of running nodes for SCANTIM
 bench: ## all Go benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
 
-paper: setup ## the paper's experiment in a laboratory of networks, as root; hours: make paper ARGS='--scale 0.5'
+paper: setup ## the paper's experiment in a laboratory of networks, as root; hours: make paper ARGS='--scale 1'
 	go run ./bench/broadcast $(ARGS)
 
 faults: setup ## what happens when something breaks, in a laboratory of networks, as root; some minutes: docs/faults.md

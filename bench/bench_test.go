@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -266,10 +268,10 @@ func TestTables(t *testing.T) {
 	s := Suite{Name: "s", Cells: cells([]string{"flat", "steal"}, 1),
 		Columns: []Column{{"mean", "mean (s)", 2}, {"none", "none", 0}},
 		Claims:  []Claim{{Name: "twice as fast", Number: speedup, Wanted: AtLeast(1.6)}}}
-	const want = `| nodes | algorithm | mean (s) | none | runs |
-| --- | --- | --- | --- | --- |
-| 4 | flat | 2.20 (2.00–2.40) † | – | 0, 5 cpu-bound |
-| 4 | steal | 1.15 (1.00–1.30) | – | 4, 1 cpu-bound, 1 failed |
+	const want = `| nodes | algorithm | mean (s) | none | processors busy (%) | runs |
+| --- | --- | --- | --- | --- | --- |
+| 4 | flat | 2.20 (2.00–2.40) † | – | 90 | 0, 5 cpu-bound |
+| 4 | steal | 1.15 (1.00–1.30) | – | 20 (20–90) | 4, 1 cpu-bound, 1 failed |
 `
 	if got := s.Table(rs, "nodes"); got != want {
 		t.Errorf("table\n%swant\n%s", got, want)
@@ -336,6 +338,48 @@ func TestAt(t *testing.T) {
 	}
 	if got := At(rs, Point{"a", Params{"nodes": "4"}}); !reflect.DeepEqual(got, rs[:1]) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestLegendHasRoom: what does not fit into a row goes into the next, and the
+// data begin below.
+func TestLegendHasRoom(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "p.svg")
+	words := []string{"mean of the nodes", "lower bound", "cpu-bound", "what else there is to say"}
+	p := Picture{Groups: []string{"4"}, Series: []Series{{Name: "flat", Marks: []Mark{{Low: 1, High: 2}}}, {Name: "non-steal"}, {Name: "steal"}}}
+	top := map[int]float64{} // of the data, by entries
+	for n := range len(words) + 1 {
+		p.Legend = nil
+		for _, w := range words[:n] {
+			p.Legend = append(p.Legend, Key{w, "dashed"})
+		}
+		if err := p.SVG(file); err != nil {
+			t.Fatal(err)
+		}
+		svg, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts := regexp.MustCompile(`<text x="([0-9.]+)" y="-([0-9.]+)"[^>]*>([^<]*)<`).FindAllStringSubmatch(string(svg), -1)
+		var lowest float64
+		for _, m := range texts {
+			x, _ := strconv.ParseFloat(m[1], 64)
+			y, _ := strconv.ParseFloat(m[2], 64)
+			if slices.Contains(words, m[3]) {
+				if end := x + float64(letters().Width(m[3])); end > float64(width) {
+					t.Errorf("with %d entries %q ends at %.0f of %v", n, m[3], end, width)
+				}
+				lowest = y
+			} else if m[3] == "2.5" { // the highest tick
+				top[n] = y
+			}
+		}
+		if n > 0 && top[n] > lowest-10 {
+			t.Errorf("with %d entries the data begin at %.0f, and the legend ends at %.0f", n, top[n], lowest)
+		}
+	}
+	if top[len(words)] >= top[0] {
+		t.Errorf("data begin at %.0f with a long legend, and at %.0f with a short one", top[len(words)], top[0])
 	}
 }
 

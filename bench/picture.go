@@ -89,10 +89,8 @@ type Key struct {
 	Kind string // "dashed", "dot", "full", "pale" or "†"
 }
 
-const (
-	width, height = vg.Length(720), vg.Length(380)
-	legendHeight  = vg.Length(30)
-)
+// A page that is as wide as a phone shows letters of 12 points at 9 pixels.
+const width, height = vg.Length(500), vg.Length(330)
 
 // SVG writes the picture to a file.
 func (p Picture) SVG(file string) error {
@@ -100,8 +98,7 @@ func (p Picture) SVG(file string) error {
 	c := draw.New(canvas)
 	c.SetColor(color.White)
 	c.Fill(rectangle(c.Min.X, c.Min.Y, c.Max.X, c.Max.Y))
-	p.legend(c)
-	p.plot().Draw(draw.Crop(c, 10, -14, 8, -legendHeight))
+	p.plot().Draw(draw.Crop(c, 8, -12, 8, -p.legend(c)))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return fmt.Errorf("draw %s: %w", file, err)
@@ -135,8 +132,8 @@ func (p Picture) plot() *plot.Plot {
 	for i, name := range p.Groups {
 		names = append(names, plot.Tick{Value: float64(i), Label: name})
 	}
-	g.X.Tick.Marker, g.X.Tick.Length = plot.ConstantTicks(names), 4
-	g.X.Tick.Width = 0 // a group is not a point
+	g.X.Tick.Marker = plot.ConstantTicks(names)
+	g.X.Tick.Color = color.Transparent // a group is not a point
 	step, top := scale(p.most())
 	var values []plot.Tick
 	for i := 0; float64(i)*step <= top*(1+1e-9); i++ {
@@ -190,7 +187,7 @@ func (m marks) Plot(c draw.Canvas, g *plot.Plot) {
 	slot := min(46, step*0.84/max(n, 1))
 	at := func(series, group int) vg.Length {
 		if m.Joined {
-			return x(float64(group)) + 5*(vg.Length(series)-(n-1)/2) // whiskers side by side
+			return x(float64(group)) + 9*(vg.Length(series)-(n-1)/2) // whiskers side by side
 		}
 		return x(float64(group)) + slot*(vg.Length(series)-(n-1)/2)
 	}
@@ -220,11 +217,11 @@ func (m marks) Plot(c draw.Canvas, g *plot.Plot) {
 				c.FillText(style, vg.Point{X: mid, Y: y(mark.top()) + 9}, mark.Note)
 			}
 			if mark.Limit > 0 {
-				centre, reach := mid, slot/2
-				if m.Joined {
-					centre, reach = x(float64(k)), step/4
+				centre, reach, colour := mid, slot/2, ink
+				if m.Joined { // each series has its own
+					centre, reach, colour = x(float64(k)), step/4, col
 				}
-				stroke(c, ink, 1.5, []vg.Length{4, 2}, centre-reach, y(mark.Limit), centre+reach, y(mark.Limit))
+				stroke(c, colour, 1.5, []vg.Length{4, 2}, centre-reach, y(mark.Limit), centre+reach, y(mark.Limit))
 			}
 			if mark.Middle.N == 0 {
 				joins = false
@@ -246,14 +243,20 @@ func (m marks) Plot(c draw.Canvas, g *plot.Plot) {
 	}
 }
 
-// legend is a row above the data.
-func (p Picture) legend(c draw.Canvas) {
+// legend is above the data, in as many rows as it needs. It returns how high it is.
+func (p Picture) legend(c draw.Canvas) vg.Length {
+	const row = vg.Length(19)
 	style := letters()
-	left, mid := c.Min.X+56, c.Max.Y-16
+	start := c.Min.X + 44
+	left, mid := start, c.Max.Y-14
 	put := func(name string, sample func(x vg.Length)) {
+		long := 22 + style.Width(name)
+		if left > start && left+long > c.Max.X-8 {
+			left, mid = start, mid-row
+		}
 		sample(left)
 		c.FillText(style, vg.Point{X: left + 22, Y: mid}, name)
-		left += 22 + style.Width(name) + 18
+		left += long + 16
 	}
 	for _, s := range p.Series {
 		put(s.Name, func(x vg.Length) {
@@ -285,6 +288,7 @@ func (p Picture) legend(c draw.Canvas) {
 			}
 		})
 	}
+	return c.Max.Y - mid + row
 }
 
 func letters() text.Style {

@@ -257,7 +257,8 @@ func (s Suite) Table(rs []Result, by ...string) string {
 	for _, c := range s.Columns {
 		titles = append(titles, c.Title)
 	}
-	titles = append(titles, "runs")
+	load := Column{Title: "processors busy (%)"}
+	titles = append(titles, load.Title, "runs")
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(titles, " | "), strings.Repeat(" --- |", len(titles)))
 	for _, p := range s.points(rs) {
 		var row []string
@@ -269,7 +270,13 @@ func (s Suite) Table(rs []Result, by ...string) string {
 			span, counted := Of(s.own(rs), p, c.Number)
 			row = append(row, c.show(span, counted))
 		}
-		row = append(row, tally(At(s.own(rs), p)))
+		var busy []float64 // also of runs that do not count: it is why
+		for _, r := range At(s.own(rs), p) {
+			if r.Error == "" {
+				busy = append(busy, 100*r.Busy)
+			}
+		}
+		row = append(row, load.show(SpanOf(busy), true), tally(At(s.own(rs), p)))
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
 	}
 	return b.String()

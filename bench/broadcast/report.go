@@ -70,10 +70,10 @@ func write(file, dir string) error {
 	by := unit.Bandwidth(scale)
 	var b bytes.Buffer
 	if err := page.Execute(&b, map[string]any{
-		"Size": last["size"], "Nodes": listed(names), "Scale": last["scale"], "LeftOut": all - len(rs),
+		"Size": last["size"], "Nodes": listed(names), "Scale": last["scale"], "ForTwo": scale == defaultScale, "LeftOut": all - len(rs),
 		"Lo": 4 * by * unit.MBps, "Mid": 6 * by * unit.MBps, "High": 8 * by * unit.MBps, "Top": 10.5 * by * unit.MBps,
 		"Wire": strconv.FormatFloat(float64(linkRate(scale)/unit.Mbit), 'g', -1, 64) + " Mbit/s", "Link": lab.Payload(linkRate(scale)), "Buffer": buffer,
-		"Checked": checked(rs), "Claims": s.VerdictTable(rs), "Speedups": speedups(rs, names), "Paper": beside(rs, names), "Table": s.Table(rs, "nodes"), "Made": s.Made(rs),
+		"Checked": checked(rs), "Claims": s.VerdictTable(rs), "Speedups": speedups(rs, names), "Paper": beside(rs, names, scale), "Table": s.Table(rs, "nodes"), "Made": s.Made(rs),
 		"Enough": bench.Enough, "Bound": 100 * bench.CPUBound,
 	}); err != nil {
 		return err
@@ -99,19 +99,27 @@ func listed(names []string) string {
 func completion(rs []bench.Result, nodes []string) bench.Picture {
 	p := bench.Picture{X: "nodes", Y: "time since the job was accepted (s)", Groups: nodes,
 		Legend: []bench.Key{{Name: "mean of the nodes", Kind: "dot"}, {Name: "lower bound", Kind: "dashed"}}}
+	p.Series = series(algorithms, nodes, func(a, n string) bench.Mark {
+		fastest, _ := bench.Of(rs, at(a, n), "fastest_s")
+		slowest, _ := bench.Of(rs, at(a, n), "slowest_s")
+		mean, counted := bench.Of(rs, at(a, n), "mean_s")
+		bound, _ := bench.Of(rs, at(a, n), "bound_s")
+		mean.Min, mean.Max = mean.Median, mean.Median
+		return bench.Mark{Low: fastest.Median, High: slowest.Median, Middle: mean, Limit: bound.Median, Note: sign(counted, &p)}
+	})
+	return p
+}
+
+// series are one of each algorithm, with a mark for each number of nodes.
+func series(algorithms, nodes []string, mark func(algorithm, nodes string) bench.Mark) (all []bench.Series) {
 	for _, a := range algorithms {
 		s := bench.Series{Name: a}
 		for _, n := range nodes {
-			fastest, _ := bench.Of(rs, at(a, n), "fastest_s")
-			slowest, _ := bench.Of(rs, at(a, n), "slowest_s")
-			mean, counted := bench.Of(rs, at(a, n), "mean_s")
-			bound, _ := bench.Of(rs, at(a, n), "bound_s")
-			mean.Min, mean.Max = mean.Median, mean.Median
-			s.Marks = append(s.Marks, bench.Mark{Low: fastest.Median, High: slowest.Median, Middle: mean, Limit: bound.Median, Note: sign(counted, &p)})
+			s.Marks = append(s.Marks, mark(a, n))
 		}
-		p.Series = append(p.Series, s)
+		all = append(all, s)
 	}
-	return p
+	return all
 }
 
 // sign marks a point whose runs are all cpu-bound, and has the legend say so.
@@ -133,20 +141,14 @@ var paper = map[string]float64{"non-steal": 1.6, "steal": 1.7}
 func speedup(rs []bench.Result, nodes []string) bench.Picture {
 	p := bench.Picture{X: "nodes", Y: "throughput over flat's (ratio)", Groups: nodes, Joined: true,
 		Legend: []bench.Key{{Name: "the paper's 1.6 and 1.7 at 32 nodes", Kind: "dashed"}}}
-	for _, a := range algorithms[1:] {
-		s := bench.Series{Name: a}
-		for _, n := range nodes {
-			m := bench.Mark{}
-			bound := 0
-			m.Middle, bound = bench.Ratio(rs, "mean_s", at("flat", n), at(a, n))
-			m.Note = sign(m.Middle.N > 0 || bound == 0, &p)
-			if n == "32" {
-				m.Limit = paper[a]
-			}
-			s.Marks = append(s.Marks, m)
+	p.Series = series(algorithms[1:], nodes, func(a, n string) bench.Mark {
+		ratio, bound := bench.Ratio(rs, "mean_s", at("flat", n), at(a, n))
+		m := bench.Mark{Middle: ratio, Note: sign(ratio.N > 0 || bound == 0, &p)}
+		if n == "32" {
+			m.Limit = paper[a]
 		}
-		p.Series = append(p.Series, s)
-	}
+		return m
+	})
 	return p
 }
 
@@ -154,15 +156,11 @@ func speedup(rs []bench.Result, nodes []string) bench.Picture {
 func phaseSplit(rs []bench.Result, nodes []string) bench.Picture {
 	p := bench.Picture{X: "nodes", Y: "time of a phase, mean of the nodes (s)", Groups: nodes,
 		Legend: []bench.Key{{Name: "phase 1: from the store", Kind: "full"}, {Name: "phase 2: from peers", Kind: "pale"}}}
-	for _, a := range algorithms {
-		s := bench.Series{Name: a}
-		for _, n := range nodes {
-			first, counted := bench.Of(rs, at(a, n), "phase1_s")
-			second, _ := bench.Of(rs, at(a, n), "phase2_s")
-			s.Marks = append(s.Marks, bench.Mark{Stack: []float64{first.Median, second.Median}, Note: sign(counted, &p)})
-		}
-		p.Series = append(p.Series, s)
-	}
+	p.Series = series(algorithms, nodes, func(a, n string) bench.Mark {
+		first, counted := bench.Of(rs, at(a, n), "phase1_s")
+		second, _ := bench.Of(rs, at(a, n), "phase2_s")
+		return bench.Mark{Stack: []float64{first.Median, second.Median}, Note: sign(counted, &p)}
+	})
 	return p
 }
 
@@ -187,8 +185,8 @@ func speedups(rs []bench.Result, nodes []string) string {
 	return b.String()
 }
 
-// beside is the paper's figures and ours.
-func beside(rs []bench.Result, nodes []string) string {
+// beside is the paper's figures and ours, rates without our factor on them.
+func beside(rs []bench.Result, nodes []string, scale float64) string {
 	var b bytes.Buffer
 	b.WriteString("| | the paper | ours, by number of nodes |\n| --- | --- | --- |\n")
 	row := func(what, theirs string, digits int, unit string, ours func(n string) bench.Span) {
@@ -218,8 +216,19 @@ func beside(rs []bench.Result, nodes []string) string {
 			return s
 		})
 	}
-	row("phase 1, a node, with steal", "4–5 MB/s at 4 and 8 nodes, 3–4 MB/s at 16 and 32", 1, " MB/s", of("steal", "phase1_mbps"))
-	row("phase 2, a node, with steal", "about 10 MB/s", 1, " MB/s", of("steal", "phase2_mbps"))
+	rate := func(number string) func(string) bench.Span {
+		return func(n string) bench.Span {
+			s := of("steal", number)(n)
+			s.Median /= scale
+			return s
+		}
+	}
+	by := ""
+	if scale != 1 {
+		by = fmt.Sprintf(" (÷ %g)", scale)
+	}
+	row("phase 1, a node, with steal"+by, "4–5 MB/s at 4 and 8 nodes, 3–4 MB/s at 16 and 32", 1, " MB/s", rate("phase1_mbps"))
+	row("phase 2, a node, with steal"+by, "about 10 MB/s", 1, " MB/s", rate("phase2_mbps"))
 	row("phase 2's part of the time with steal", "about 90 % at 16 and 32 nodes", 0, " %", of("steal", "phase2_percent"))
 	return b.String()
 }
@@ -242,7 +251,7 @@ var page = template.Must(template.New("README.md").Parse(`# Broadcast from an ob
 
 The experiment of Chiba, Kielmann, den Burger and Matsuoka (IPSJ Trans. ACS, 2010, section 5) in a laboratory of network
 namespaces on one machine: an object of {{.Size}} leaves a store and arrives on {{.Nodes}} nodes, each a process on a host of its own.
-Rates are the paper's × {{.Scale}}.
+Rates are the paper's × {{.Scale}}{{if .ForTwo}}: with × 1, 32 nodes keep two processors 92 % busy, and a run like that tells of the machine{{end}}.
 
 ## Claims
 
@@ -253,13 +262,14 @@ time is cpu-bound, and counts neither as met nor as missed. Ratios are taken see
 ## Beside the paper
 
 {{.Paper}}
-The paper had 1 GB and EC2's network; its rates × 1 are to be compared with ours × {{.Scale}}. Medians of the runs that count.
+The paper had 1 GB and EC2's network. Ours are medians of the runs that count{{if ne .Scale "1"}}; rates are divided by the factor that they were
+measured with, {{.Scale}}{{end}}.
 
 ## Completion
 
 ![From the fastest node to the slowest, their mean, and the lower bound](completion.svg)
 
-Bars reach from the fastest node to the slowest, at the median of the runs.
+Bars reach from the fastest node to the slowest, at the median of the runs. The lower bound is that of the rates that were set.
 
 ## Throughput against flat
 
