@@ -3,6 +3,8 @@ package peer
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -259,41 +262,119 @@ func TestSilentHostsMakeRoom(t *testing.T) {
 	})
 }
 
+// TestStalledHostsMakeRoom has two hosts that take all places together, with
+// callers that begin a handshake as they should and then say no more.
+func TestStalledHostsMakeRoom(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		begun := clientHello(t, b.o.Credentials.ClientTLS(pki.Node, "a", ProtocolData))
+		began := time.Now()
+		for i := range maxHandshakes {
+			here, there := net.Pipe()
+			defer here.Close()
+			a.ln.(*pipeListener).conns <- hosted{there, fmt.Sprintf("10.0.0.%d", i%2)}
+			if _, err := here.Write(begun); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		for _, h := range a.door.hosts { // nobody else touches it now
+			if len(h.spoken) != maxHandshakesHost {
+				t.Fatalf("%d of a host's callers have spoken, want %d: the test is none", len(h.spoken), maxHandshakesHost)
+			}
+		}
+		for range 2 { // one after the other
+			atA, atB := connect(t, a, b)
+			defer atA.Close()
+			defer atB.Close()
+		}
+		if waited := time.Since(began); waited > stalled { // by the bubble's clock
+			t.Errorf("callers waited %v for the stalled ones before them, want %v at most", waited, stalled)
+		}
+	})
+}
+
+// clientHello is the first that a client says: one record.
+func clientHello(t *testing.T, conf *tls.Config) []byte {
+	t.Helper()
+	here, there := net.Pipe()
+	var wg sync.WaitGroup
+	wg.Go(func() { tls.Client(here, conf).Handshake() })
+	defer wg.Wait()
+	defer there.Close()
+	record := make([]byte, 5)
+	if _, err := io.ReadFull(there, record); err != nil {
+		t.Fatal(err)
+	}
+	record = append(record, make([]byte, binary.BigEndian.Uint16(record[3:]))...)
+	if _, err := io.ReadFull(there, record[5:]); err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
 func TestDoor(t *testing.T) {
 	conn := func(host string) (*brokenConn, net.Conn) {
 		c := &brokenConn{host: host}
 		return c, c
 	}
 	var d door
+	now := time.Now()
+	enter := func(raw net.Conn, now time.Time) (*caller, bool) {
+		c, ok := d.enter(raw, now)
+		if ok {
+			d.begin(c)
+		}
+		return c, ok
+	}
 	first, raw := conn("10.0.0.1")
-	d.enter(raw)
-	var last *caller
+	enter(raw, now)
+	var spoken []*caller
+	var oldest *brokenConn
 	for range maxHandshakesHost - 1 {
-		_, raw := conn("10.0.0.1")
-		last, _ = d.enter(raw)
-		d.heard(last)
+		c, raw := conn("10.0.0.1")
+		last, _ := enter(raw, now)
+		d.heard(last, now)
+		spoken = append(spoken, last)
+		oldest = cmp.Or(oldest, c)
 	}
 	if first.closed {
 		t.Error("a silent caller was closed although there was room")
 	}
-	_, raw = conn("10.0.0.2")
-	if _, ok := d.enter(raw); !ok || first.closed {
+	other, raw := conn("10.0.0.2")
+	guest, ok := enter(raw, now)
+	if !ok || first.closed {
 		t.Errorf("another host: let in %v, the first one closed %v, want true, false", ok, first.closed)
 	}
+	d.heard(guest, now)
 	_, raw = conn("10.0.0.1")
-	next, ok := d.enter(raw)
+	next, ok := enter(raw, now)
 	if !ok || !first.closed {
 		t.Errorf("let in %v, the silent one closed %v, want both", ok, first.closed)
 	}
-	d.heard(next)
+	d.heard(next, now.Add(stalled/2))
 	_, raw = conn("10.0.0.1")
-	if _, ok := d.enter(raw); ok {
-		t.Error("one too many was let in although nobody was silent")
+	if _, ok := enter(raw, now.Add(stalled/2)); ok {
+		t.Error("one too many was let in although nobody was silent, or slow")
 	}
-	d.leave(last) // the one that was closed is still counted
-	d.leave(next)
-	if _, ok := d.enter(raw); !ok {
+	if again := d.makeRoom(now.Add(stalled / 4)); again != stalled*3/4 || oldest.closed || other.closed {
+		t.Errorf("asked to make room while all get on: again in %v, closed %v and %v; want %v and nobody", again, oldest.closed, other.closed, stalled*3/4)
+	}
+	if d.makeRoom(now.Add(stalled)); !oldest.closed || other.closed {
+		t.Errorf("asked to make room: the oldest of the host with most is closed %v, the other host's %v; want true, false", oldest.closed, other.closed)
+	}
+	second := spoken[1].raw.(*brokenConn)
+	if _, ok := enter(raw, now.Add(stalled)); !ok || !second.closed || other.closed {
+		t.Errorf("the host that has its share: let in %v, its next one closed %v, the other host's %v; want true, true, false", ok, second.closed, other.closed)
+	}
+	for _, c := range append(spoken, next) { // those that were closed are still counted
+		d.leave(c)
+	}
+	_, raw = conn("10.0.0.1")
+	if _, ok := enter(raw, now); !ok {
 		t.Error("there was room, but the caller was not let in")
+	}
+	if h := d.hosts["10.0.0.1"]; len(h.spoken) != 0 {
+		t.Errorf("%d callers that have left are still on the list", len(h.spoken))
 	}
 	for addr, want := range map[string]string{"10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1", "2001:db8::1": "2001:db8::/64", "2001:db8::ffff:2": "2001:db8::/64"} {
 		if got := hostOf(&net.TCPAddr{IP: net.ParseIP(addr), Port: 1}); got != want {

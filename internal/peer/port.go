@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	maxHandshakes     = 256 // under way at once; then the oldest that says nothing makes room, or callers wait in the listen backlog
+	maxHandshakes     = 256 // under way at once; then one that does not get on makes room (door), or callers wait in the listen backlog
 	maxHandshakesHost = 128 // of these from one host, which may run 64 nodes that all call at once
 	maxStrangers      = 256 // connections of clients without a certificate
 	maxWaiting        = 256 // data connections for jobs that are not on offer yet
@@ -209,31 +209,25 @@ func (p *Port) Run(ctx context.Context) error {
 
 	var pause time.Duration
 	for {
-		select {
-		case p.handshakes <- struct{}{}:
-		default:
-			p.door.makeRoom()
-			select {
-			case p.handshakes <- struct{}{}:
-			case <-ctx.Done():
-				return nil
-			}
-		}
 		raw, err := p.ln.Accept()
 		if err == nil {
 			pause = 0
-			caller, ok := p.door.enter(raw) // here, so that makeRoom sees all there are
+			caller, ok := p.door.enter(raw, time.Now())
 			if !ok {
 				raw.Close()
-				<-p.handshakes
 				p.refusals[refusedCrowd].Add(1)
 				p.o.Log.Debug("too many handshakes with one host", "from", raw.RemoteAddr(), "limit", maxHandshakesHost)
 				continue
 			}
+			if !p.place(ctx) {
+				p.door.leave(caller)
+				raw.Close()
+				return nil
+			}
+			p.door.begin(caller) // here, so that makeRoom sees all there are
 			wg.Go(func() { p.serve(ctx, raw, caller) })
 			continue
 		}
-		<-p.handshakes
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -246,6 +240,28 @@ func (p *Port) Run(ctx context.Context) error {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil
+		}
+	}
+}
+
+// place waits for a place for one more handshake, and has those that do not get
+// on give up theirs. False says that ctx has ended.
+func (p *Port) place(ctx context.Context) bool {
+	for {
+		select {
+		case p.handshakes <- struct{}{}:
+			return true
+		default:
+		}
+		timer := time.NewTimer(p.door.makeRoom(time.Now()))
+		select {
+		case p.handshakes <- struct{}{}:
+			timer.Stop()
+			return true
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
 		}
 	}
 }
@@ -272,7 +288,7 @@ func (p *Port) serve(ctx context.Context, raw net.Conn, caller *caller) {
 	raw = pace.Conn(raw, []*pace.Limiter{p.o.In}, []*pace.Limiter{p.o.Out})
 	w := &wire{Conn: raw}
 	t := tls.Server(w, &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
-		p.door.heard(caller)
+		p.door.heard(caller, time.Now())
 		raw.SetDeadline(began.Add(handshakeTimeout))
 		return p.configFor(info)
 	}})
