@@ -2,15 +2,22 @@ package control
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/freshet/freshet/internal/pki"
 )
 
 // existing starts a NATS server as a user may have one.
@@ -177,4 +184,67 @@ func TestTwoHubs(t *testing.T) {
 	if _, err := put(ctx, h.store.jobs, "x", Job{ID: "x"}, 0); !errors.Is(err, errChangedByOther) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestLogOfTheEmbeddedServer has what the NATS server complains of in our log, in
+// its form, and not beside it.
+func TestLogOfTheEmbeddedServer(t *testing.T) {
+	var log syncedBuffer
+	c, err := startCore("", slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	password, revoke := c.admit(&server.User{Username: "n1", Permissions: permissions(pki.Identity{Name: "n1", Role: pki.Node})})
+	defer revoke()
+	refused := make(chan error, 1)
+	nc, err := nats.Connect("nats://embedded", nats.InProcessServer(c.srv), nats.UserInfo("n1", password), nats.NoReconnect(),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if err := nc.Publish("up.n2.beat", nil); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-refused: // logged before it is said
+	case <-time.After(20 * time.Second):
+		t.Fatal("a node spoke for another one, and was not refused")
+	}
+	natsLog{slog.New(slog.NewJSONHandler(&log, nil))}.Errorf("JetStream %s\nof %d", "out of resources", 7)
+	levels := map[string]string{}
+	for line := range strings.Lines(log.String()) {
+		var l struct{ Level, Msg, Says string }
+		if err := json.Unmarshal([]byte(line), &l); err != nil || l.Msg != "embedded NATS server" {
+			t.Errorf("line %q: %v, want JSON with the server's name", line, err)
+		}
+		if strings.Contains(l.Says, "Publish Violation") && strings.Contains(l.Says, "up.n2.beat") {
+			levels["violation"] = l.Level
+		}
+		if l.Says == "JetStream out of resources of 7" {
+			levels["store"] = l.Level
+		}
+	}
+	if levels["violation"] != "DEBUG" || levels["store"] != "ERROR" {
+		t.Errorf("levels are %v, want DEBUG for a client and ERROR for the store, in\n%s", levels, log.String())
+	}
+}
+
+// syncedBuffer is one that several goroutines write to.
+type syncedBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (s *syncedBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncedBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -142,20 +143,19 @@ func permissions(who pki.Identity) *server.Permissions {
 // natsLog passes on what the server finds wrong.
 type natsLog struct{ log *slog.Logger }
 
-func (l natsLog) Noticef(string, ...any) {}
-func (l natsLog) Debugf(string, ...any)  {}
-func (l natsLog) Tracef(string, ...any)  {}
-func (l natsLog) Warnf(format string, args ...any) {
-	l.log.Debug("nats: " + oneLine(fmt.Sprintf(format, args...)))
+func (l natsLog) say(level slog.Level, format string, args []any) {
+	l.log.Log(context.Background(), level, "embedded NATS server", "says", oneLine(fmt.Sprintf(format, args...)))
 }
+
+func (l natsLog) Noticef(string, ...any)            {}
+func (l natsLog) Debugf(string, ...any)             {}
+func (l natsLog) Tracef(string, ...any)             {}
+func (l natsLog) Warnf(format string, args ...any)  { l.say(slog.LevelDebug, format, args) }
+func (l natsLog) Fatalf(format string, args ...any) { l.say(slog.LevelError, format, args) }
 func (l natsLog) Errorf(format string, args ...any) {
-	text := oneLine(fmt.Sprintf(format, args...))
-	if strings.Contains(text, "JetStream") || strings.Contains(text, "ilestore") {
-		l.log.Error("nats: " + text)
-		return
+	level := slog.LevelDebug // about a client, which is told itself
+	if text := fmt.Sprintf(format, args...); strings.Contains(text, "JetStream") || strings.Contains(text, "ilestore") {
+		level = slog.LevelError
 	}
-	l.log.Debug("nats: " + text) // about a client, which is told itself
-}
-func (l natsLog) Fatalf(format string, args ...any) {
-	l.log.Error("nats: " + oneLine(fmt.Sprintf(format, args...)))
+	l.say(level, format, args)
 }

@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/versity/versitygw/backend/posix"
 	"github.com/versity/versitygw/s3err"
+	"github.com/versity/versitygw/s3response"
 )
 
 // bucket is the posix backend with bodies that are certainly of the version
@@ -19,12 +22,57 @@ type bucket struct {
 	*posix.Posix
 	attrs pins
 	bytes *atomic.Int64 // of bodies, sent
+	log   *slog.Logger
+}
+
+// told is err as clients are told of it. What is none of S3's own errors, such as
+// a file that cannot be read, is logged here: the library would print it on
+// standard error, past the log.
+func (b *bucket) told(op string, bucket, key *string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := err.(s3err.S3Error); ok { // as the library looks at it: not what is wrapped
+		return err
+	}
+	b.log.Warn("S3 server", "op", op, "bucket", aws.ToString(bucket), "key", aws.ToString(key), "err", err)
+	return s3err.GetAPIError(s3err.ErrInternalError)
+}
+
+func (b *bucket) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.HeadObjectOutput, error) {
+	out, err := b.Posix.HeadObject(ctx, in)
+	return out, b.told("head", in.Bucket, in.Key, err)
+}
+
+func (b *bucket) PutObject(ctx context.Context, in s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
+	out, err := b.Posix.PutObject(ctx, in)
+	return out, b.told("put", in.Bucket, in.Key, err)
+}
+
+func (b *bucket) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
+	out, err := b.Posix.UploadPart(ctx, in)
+	return out, b.told("upload part", in.Bucket, in.Key, err)
+}
+
+func (b *bucket) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (s3response.CompleteMultipartUploadResult, string, error) {
+	out, version, err := b.Posix.CompleteMultipartUpload(ctx, in)
+	return out, version, b.told("complete upload", in.Bucket, in.Key, err)
+}
+
+func (b *bucket) ListObjectsV2(ctx context.Context, in *s3.ListObjectsV2Input) (s3response.ListObjectsV2Result, error) {
+	out, err := b.Posix.ListObjectsV2(ctx, in)
+	return out, b.told("list", in.Bucket, in.Prefix, err)
 }
 
 // GetObject lets posix decide about permission, conditions and range, and then
 // opens the file itself: posix looks at the ETag and opens the file one after
 // the other, and between the two the object may be replaced.
 func (b *bucket) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
+	out, err := b.get(ctx, in)
+	return out, b.told("get", in.Bucket, in.Key, err)
+}
+
+func (b *bucket) get(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
 	for range 3 {
 		out, err := b.Posix.GetObject(ctx, in)
 		if err != nil || out.Body == nil {

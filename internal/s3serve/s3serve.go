@@ -42,7 +42,7 @@ type Config struct {
 	Total         unit.Bandwidth     // ≤ 0: no limit
 	Seed          uint64             // what PerConnection is drawn with
 
-	Log *slog.Logger // what the server complains of, at level debug; nil: nothing
+	Log *slog.Logger // what the server complains of: of files as warnings, of clients at level debug; nil: nothing
 
 	beside bool // tests: as if the file system had no extended attributes
 }
@@ -74,6 +74,9 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, fmt.Errorf("serve directory: %w", err)
 	} else if !fi.IsDir() {
 		return nil, fmt.Errorf("serve directory: %s is not a directory", dir)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{access: cfg.AccessKey, secret: cfg.SecretKey}
 	switch {
@@ -133,7 +136,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	undo = append(undo, func() error { px.Shutdown(); return os.Chdir(before) })
 
-	srv, err := s.library(ctx, &bucket{Posix: px, attrs: attrs, bytes: &s.bytes}, cfg)
+	srv, err := s.library(ctx, &bucket{Posix: px, attrs: attrs, bytes: &s.bytes, log: cfg.Log}, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("serve %s: %w", dir, err)
 	}
@@ -195,10 +198,6 @@ func (s *Server) library(ctx context.Context, b *bucket, cfg Config) (*fasthttp.
 		return nil, fmt.Errorf("start of the S3 library: %w", err)
 	}
 	from := app.Server()
-	log := cfg.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	return &fasthttp.Server{
 		Handler:            app.Handler(),
 		ErrorHandler:       from.ErrorHandler,
@@ -210,7 +209,7 @@ func (s *Server) library(ctx context.Context, b *bucket, cfg Config) (*fasthttp.
 		IdleTimeout:        5 * time.Minute,
 		// Its pool's sweeper outlives the server by as much as this.
 		MaxIdleWorkerDuration: time.Second,
-		Logger:                complaints{log},
+		Logger:                complaints{cfg.Log},
 	}, nil
 }
 
@@ -259,7 +258,7 @@ func handlerOf(ctx context.Context, api *s3api.S3ApiServer, bound <-chan struct{
 type complaints struct{ log *slog.Logger }
 
 func (c complaints) Printf(format string, args ...any) {
-	c.log.Debug("s3 server: " + fmt.Sprintf(format, args...))
+	c.log.Debug("S3 server", "says", fmt.Sprintf(format, args...))
 }
 
 // reachable is a as something on this machine can dial it.

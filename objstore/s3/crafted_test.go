@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -585,5 +586,42 @@ func TestRefusedHead(t *testing.T) {
 		if o, err := s.Stat(t.Context(), "object"); err != nil || o.Size != 3 {
 			t.Errorf("a region between %s: %+v, %v, want it followed", quote, o, err)
 		}
+	}
+}
+
+// TestLogOfTheSDK has a machine whose role is only told the old way, of which the
+// SDK warns: in our log, in its form.
+func TestLogOfTheSDK(t *testing.T) {
+	metadata := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const roles = "/latest/meta-data/iam/security-credentials/"
+		switch {
+		case r.Method != http.MethodGet: // a token for the new way
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case r.URL.Path == roles:
+			io.WriteString(w, "role")
+		case r.URL.Path == roles+"role":
+			fmt.Fprintf(w, `{"Code":"Success","AccessKeyId":"key","SecretAccessKey":"s3cret","Token":"t","Expiration":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer metadata.Close()
+	config := crafted(t, func(w http.ResponseWriter, r *http.Request) { xmlError(w, http.StatusNotFound, "NoSuchKey", "gone") })
+	config.Credentials = nil
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_EC2_METADATA_DISABLED"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata.URL)
+	var out bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	store, err := s3.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.Close()
+	if got := out.String(); !strings.Contains(got, `level=WARN msg="AWS SDK" says="falling back to IMDSv1`) || strings.Count(got, "\n") != 1 {
+		t.Errorf("the log is %q, want one line of what the SDK says", got)
 	}
 }

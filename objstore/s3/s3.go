@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -26,6 +27,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/internal/httpwire"
@@ -100,7 +102,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if c.PartSize != 0 && (c.PartSize < smallestPart || c.PartSize > largestPart) {
 		return nil, objstore.Permanent(fmt.Errorf("part size %v: want %v to %v", c.PartSize, smallestPart, largestPart))
 	}
-	var load []func(*config.LoadOptions) error
+	load := []func(*config.LoadOptions) error{config.WithLogger(logging.LoggerFunc(sdkLog))}
 	if c.Region != "" {
 		load = append(load, config.WithRegion(c.Region))
 	}
@@ -149,6 +151,16 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s.current.Store(&regional{s.connect(region), region})
 	return s, nil
+}
+
+// sdkLog is where the SDK's complaints go: to where all others do. By itself it
+// would write them to standard error, in a form of its own.
+func sdkLog(class logging.Classification, format string, v ...any) {
+	level := slog.LevelDebug
+	if class == logging.Warn {
+		level = slog.LevelWarn
+	}
+	slog.Default().Log(context.Background(), level, "AWS SDK", "says", oneLine(fmt.Sprintf(format, v...)))
 }
 
 // haveCredentials fails if the chain yields none: better now, in one line that
