@@ -1,8 +1,11 @@
 package freshet_test
 
 import (
+	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -102,4 +105,66 @@ func TestBadDisk(t *testing.T) {
 		close(g.open)
 		arrived(t, c.watch(t, job), data)
 	})
+}
+
+// TestCheckOfSmallDisks is what a node says of itself, to the doctor and at
+// /healthz, whose root is small and whose state directory has filled up.
+func TestCheckOfSmallDisks(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount small file systems")
+	}
+	c := newCluster(t, 1)
+	client, _ := c.monitor(t)
+	config := c.config(t, "n1")
+	mount(t, config.Roots[0], "1m")
+	mount(t, config.State, "2m")
+	n1 := c.start(t, config)
+	found := func() map[string]freshet.Finding {
+		t.Helper()
+		check, err := c.client.Check(t.Context(), []string{"n1"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := map[string]freshet.Finding{}
+		for _, f := range freshet.Diagnose(check, "test") {
+			if f.Node != "n1" {
+				t.Errorf("n1 was asked for, and there is %+v", f)
+			}
+			by[f.What] = f
+		}
+		return by
+	}
+	space := func(free string) {
+		t.Helper()
+		if f, want := found()["space"], free+" are free below "+config.Roots[0]; !f.Fails || f.Text != want || f.Do == "" {
+			t.Errorf("got %+v, want that %s", f, want)
+		}
+	}
+	space("1 MiB")
+	if err := os.WriteFile(filepath.Join(config.Roots[0], "theirs"), make([]byte, 768<<10), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	space("256 KiB")
+	if f, ok := found()["state"]; ok {
+		t.Errorf("there is room for its state, and %+v", f)
+	}
+
+	filler := filepath.Join(config.State, "filler")
+	if err := os.WriteFile(filler, make([]byte, 4<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("fill the state directory: %v, want ENOSPC", err)
+	}
+	const full = "cannot be written: no space left on device"
+	if f := found()["state"]; !f.Fails || !strings.Contains(f.Text, config.State+" "+full) {
+		t.Errorf("got %+v, want that the state directory %s", f, full)
+	}
+	if status, body := get(t, client, n1.Addr(), "/healthz"); status != http.StatusServiceUnavailable || body != "state directory: "+config.State+" "+full+"\n" {
+		t.Errorf("/healthz: got %d %q, want 503 and that the state directory %s", status, body, full)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := get(t, client, n1.Addr(), "/healthz"); status != http.StatusOK {
+		t.Errorf("/healthz when there is room again: got %d %q", status, body)
+	}
 }

@@ -134,13 +134,17 @@ func (w *worker) checkSource(ctx context.Context, source string) *control.Source
 	return c
 }
 
-// writable says whether files can be made in a directory.
+// writable says whether files can be written in a directory.
 func writable(dir string) error {
 	f, err := os.CreateTemp(dir, ".freshet-check-*")
+	if err == nil {
+		_, err = f.WriteString("x") // for an empty one there is room on a full disk
+		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
 	if err != nil {
 		return fmt.Errorf("%s cannot be written: %w", dir, bare(err))
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return nil
 }
 
 // bare is the system's word for an error, without path or address.

@@ -5,11 +5,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +22,9 @@ import (
 
 	"github.com/freshet/freshet"
 	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
+	"github.com/freshet/freshet/unit"
 )
 
 // scraper is an HTTP client as Prometheus is one: of one certificate, which may
@@ -169,6 +174,110 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestMetricsOfRetries has a store that is too busy for the first reads.
+func TestMetricsOfRetries(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	store := newBucket(t)
+	data := random(78, 9<<20)
+	store.put(t, "model.bin", data)
+	var reads, refused atomic.Int64
+	endpoint := store.behind(t, front{before: func(w http.ResponseWriter, r *http.Request) bool {
+		if _, _, ok := span(r); !ok || reads.Add(1) > 5 {
+			return false
+		}
+		refused.Add(1)
+		return s3Error(w, r, http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate.")
+	}})
+	client, _ := c.monitor(t)
+	// Without stealing, which may break off a read that would be tried again.
+	job := c.run(t, freshet.Spec{Source: at(endpoint, "model.bin"), Dest: c.dest("model.bin"), Algorithm: freshet.NonSteal, Piece: 256 * unit.KiB, PerWork: 1})
+	arrived(t, job, data)
+	var retries float64
+	for _, name := range c.names() {
+		retries += scrape(t, client, c.byName[name].Addr()).value(t, "freshet_store_retries_total")
+	}
+	if want := float64(refused.Load()); retries != want || want == 0 {
+		t.Errorf("the metrics count %v retries, the store has refused %v reads; want the same, and some", retries, want)
+	}
+}
+
+// TestMetricsOfRefusals has callers that a node refuses, of each kind.
+func TestMetricsOfRefusals(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	client, creds := c.monitor(t)
+	addr := c.byName["n1"].Addr()
+	refused := func(why string) float64 {
+		return scrape(t, client, addr).value(t, "freshet_callers_refused_total", "why="+why)
+	}
+	before := map[string]float64{}
+	for _, why := range []string{"hello", "crowd"} {
+		before[why] = refused(why)
+	}
+	dial := func(conf *tls.Config) net.Conn {
+		t.Helper()
+		d := net.Dialer{Timeout: patience}
+		var conn net.Conn
+		var err error
+		if conf == nil {
+			conn, err = d.Dial("tcp", addr)
+		} else {
+			conn, err = tls.DialWithDialer(&d, "tcp", addr, conf)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		conn.SetDeadline(time.Now().Add(patience))
+		return conn
+	}
+	closed := func(conn net.Conn) { // by the node
+		t.Helper()
+		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the node does not close the connection: %v", err)
+		}
+	}
+
+	for range 2 { // what is no TLS
+		conn := dial(nil)
+		io.WriteString(conn, "SSH-2.0-OpenSSH_9.9\r\n")
+		closed(conn)
+	}
+	data := dial(creds.ClientTLS(pki.Node, "n1", peer.ProtocolData)) // a certificate of the cluster, and no hello
+	io.WriteString(data, "GET / HTTP/1.1\r\nHost: n1\r\n\r\n")
+	closed(data)
+	const places, more = 256, 3 // for callers without a certificate, as internal/peer has them
+	stranger := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{peer.ProtocolHTTP}}
+	for range places + more {
+		dial(stranger)
+	}
+	for why, want := range map[string]float64{"hello": 1, "crowd": more} {
+		var got float64
+		eventually(t, fmt.Sprintf("%v callers are refused for %s", want, why), func() bool {
+			got = refused(why) - before[why]
+			return got >= want
+		})
+		if got != want {
+			t.Errorf("%v callers were refused for %s, want %v", got, why, want)
+		}
+	}
+	// The control plane looks at who registers, and its certificate is no
+	// client's: the log knows of its calls, too.
+	eventually(t, "as many handshakes have failed as the log tells", func() bool {
+		failed, ours := 0, 0
+		for line := range strings.Lines(c.log.String()) {
+			if strings.Contains(line, `msg="handshake failed" at=n1`) {
+				failed++
+				if strings.Contains(line, "does not look like a TLS handshake") {
+					ours++
+				}
+			}
+		}
+		return ours == 2 && refused("tls") == float64(failed)
+	})
+}
+
 // TestMetricsAreForWhoMay sees who gets an answer over HTTP, and that a
 // monitor's certificate opens nothing else.
 func TestMetricsAreForWhoMay(t *testing.T) {
@@ -244,7 +353,8 @@ func TestMetricsAreForWhoMay(t *testing.T) {
 	}
 }
 
-// TestHealth sees that /healthz notices roots that are gone, and an agent without a control plane.
+// TestHealth sees that /healthz notices roots that are gone. health.txtar has
+// processes, and the rest of what can be wrong.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -29,7 +30,8 @@ const (
 // the callers are strangers and scrapers.
 //
 //	POST /v1/join  where the control plane runs; no certificate needed, but a token
-//	GET  /healthz  no certificate needed: "ok", or what is wrong
+//	GET  /healthz  no certificate needed: "ok", or 503 and what is wrong
+//	GET  /livez    likewise: "ok" as long as the process answers at all
 //	GET  /metrics  with the certificate of a monitor or an admin
 type web struct {
 	hub     *control.Hub // nil: no control plane here
@@ -69,15 +71,17 @@ func (s *web) serve(ctx context.Context, c *tls.Conn, who pki.Identity) {
 func (s *web) answer(a *answer, req *http.Request, who pki.Identity) {
 	path := req.URL.Path
 	switch {
-	case path != "/healthz" && path != "/metrics":
-		http.Error(a, "there are /healthz and /metrics here", http.StatusNotFound)
+	case path != "/healthz" && path != "/livez" && path != "/metrics":
+		http.Error(a, "there are /healthz, /livez and /metrics here", http.StatusNotFound)
 	case req.Method != http.MethodGet && req.Method != http.MethodHead:
 		a.header.Set("Allow", "GET, HEAD")
 		http.Error(a, path+" is only read", http.StatusMethodNotAllowed)
-	case path == "/healthz":
-		if err := s.healthy(req.Context()); err != nil {
-			http.Error(a, strings.ReplaceAll(err.Error(), "\n", "; "), http.StatusServiceUnavailable)
-			return
+	case path == "/healthz" || path == "/livez":
+		if path == "/healthz" {
+			if err := s.healthy(req.Context()); err != nil {
+				http.Error(a, strings.ReplaceAll(err.Error(), "\n", "; "), http.StatusServiceUnavailable)
+				return
+			}
 		}
 		a.header.Set("Content-Type", "text/plain; charset=utf-8")
 		io.WriteString(a, "ok\n")
@@ -109,13 +113,24 @@ func (a *answer) send(c io.Writer, req *http.Request) {
 	resp.Write(c) // if this fails the caller hears nothing, and asks again
 }
 
-// Healthy says whether this process can do its work: a control plane whose
-// records answer, an agent that its control plane hears and whose roots can be
-// written. The error says what is wrong.
+// Healthy says whether this process can do its work: state directories that can
+// be written, a control plane whose records answer, an agent that its control
+// plane hears and whose roots can be written. The error says what is wrong.
+//
+// A process that is unhealthy may still be of use: a control plane that is away
+// does not end the jobs that run. Who restarts what is not healthy wants to ask
+// whether it lives instead.
 func (n *Node) Healthy(ctx context.Context) error {
+	dirs := []string{n.config.State}
 	var errs []error
 	if n.hub != nil {
+		dirs = append(dirs, n.hub.Dirs()...)
 		errs = append(errs, n.hub.Healthy(ctx))
+	}
+	for _, dir := range dirs {
+		if err := writable(dir); err != nil {
+			errs = append(errs, fmt.Errorf("state directory: %w", err))
+		}
 	}
 	if n.worker != nil {
 		if a := n.agent.Load(); a == nil {

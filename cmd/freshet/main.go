@@ -17,9 +17,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -35,10 +37,39 @@ func main() { os.Exit(execute()) }
 
 // execute runs the command line and returns the exit code.
 func execute() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	return code(newRoot().ExecuteContext(ctx))
+}
+
+// interruptible returns a context that the first SIGINT or SIGTERM ends. The
+// second one ends the process at once, whatever it is waiting for.
+func interruptible() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-done:
+			return
+		}
+		select {
+		case s := <-signals:
+			slog.Warn("a second signal: ending at once; what was under way is cut off", "signal", s.String())
+			os.Exit(exitInterrupted)
+		case <-done:
+		}
+	})
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		wg.Wait()
+		cancel()
+	}
 }
 
 // usageError is a command line that makes no sense as it stands.

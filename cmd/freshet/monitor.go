@@ -24,7 +24,7 @@ func newMonitor(o *options) *cobra.Command {
 nothing else: its holder can neither submit jobs nor get a piece of an object. It
 writes ca.pem, monitor.pem and monitor.key to DIR, and prints a configuration for
 Prometheus with the nodes of the cluster as they are now. Every process serves
-/metrics on its one port, and /healthz, which needs no certificate.`,
+/metrics on its one port, and /healthz and /livez, which need no certificate.`,
 		Example: `  freshet monitor --out /etc/prometheus/freshet >/etc/prometheus/freshet.yml
   curl --cacert ca.pem --cert monitor.pem --key monitor.key \
     --connect-to ::10.0.0.5:7433 https://metrics.freshet/metrics`,

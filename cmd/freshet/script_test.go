@@ -51,6 +51,9 @@ func TestMain(m *testing.M) {
 //	nats                      run a NATS server until the end, and set $nats to its URL
 //	natshas TEXT              some record in that NATS server's buckets has the text
 //	scrape DIR ADDR PATH      GET a path of a node with the certificate that "freshet monitor --out DIR" made
+//	health ADDR PATH REGEXP   wait until GET PATH of a node, without a certificate, is answered with
+//	                          "STATUS BODY" that matches
+//	logged FILE               every line of it is a record of a log in JSON, and there are some
 //	var NAME                  set $NAME to the output of the last command
 //
 // Everything that waits gives up after patience.
@@ -72,7 +75,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start": startProcess, "signal": signalProcess, "ended": endedProcess,
 			"await": await, "eventually": eventually, "random": random, "s3put": s3put, "same": same, "json": jsonValue, "var": setVar,
-			"terminal": onTerminal, "scrape": scrapeNode, "nats": startNATS, "natshas": natsHas,
+			"terminal": onTerminal, "scrape": scrapeNode, "health": health, "logged": logged, "nats": startNATS, "natshas": natsHas,
 		},
 	})
 }
@@ -342,5 +345,52 @@ func scrapeNode(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if resp.StatusCode != http.StatusOK {
 		ts.Fatalf("%s%s: %s", args[1], args[2], resp.Status)
+	}
+}
+
+func health(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: health ADDR PATH REGEXP")
+	}
+	re, err := regexp.Compile(args[2])
+	ts.Check(err)
+	c := http.Client{Timeout: patience, Transport: &http.Transport{
+		DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // as curl -k
+	}}
+	last := ""
+	until(ts, args[0]+args[1]+" to answer "+args[2], func() bool {
+		got := ""
+		if resp, err := c.Get("https://" + args[0] + args[1]); err != nil {
+			got = err.Error()
+		} else {
+			b, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			got = fmt.Sprintf("%d %s", resp.StatusCode, strings.TrimSuffix(string(b), "\n"))
+		}
+		if got != last {
+			ts.Logf("%s%s: %s", args[0], args[1], got)
+		}
+		last = got
+		return re.MatchString(got)
+	})
+}
+
+func logged(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: logged FILE")
+	}
+	n := 0
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		n++
+		var r struct {
+			Time       time.Time
+			Level, Msg string
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Time.IsZero() || r.Level == "" || r.Msg == "" {
+			ts.Fatalf("%s: line %d is no record of a log: %q", args[0], n, line)
+		}
+	}
+	if n == 0 {
+		ts.Fatalf("%s is empty", args[0])
 	}
 }

@@ -137,7 +137,7 @@ func OpenHub(ctx context.Context, config Config) (_ *Hub, err error) {
 	if err := h.openAuthority(); err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(config.State, "nats")
+	dir := h.records()
 	if config.NATS != "" {
 		dir = ""
 	}
@@ -173,6 +173,9 @@ func OpenHub(ctx context.Context, config Config) (_ *Hub, err error) {
 	}
 	return h, nil
 }
+
+// records is the directory of the embedded server's records.
+func (h *Hub) records() string { return filepath.Join(h.config.State, "nats") }
 
 // openAuthority loads the cluster's authority and the hub's certificate, or
 // makes them.

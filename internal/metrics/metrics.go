@@ -13,7 +13,8 @@
 //	freshet_pool_blocks{pool}, freshet_pool_free_blocks{pool}
 //	freshet_wait_seconds_total{for}                    time of jobs waiting: store, barrier, peers, disk; and for a block of a pool
 //	freshet_jobs_running, freshet_jobs_ended_total{state}  this node's parts
-//	freshet_callers_refused_total{why}                 crowd: too many at once; tls: handshakes; hello: data connections
+//	freshet_callers_refused_total{why}                 crowd: too many at once; tls: handshakes, one for each look that the control
+//	                                                   plane takes at a node that registers; hello: data connections
 //	freshet_cluster_nodes{state}, freshet_cluster_jobs{state}, freshet_cluster_tokens   of a control plane
 //
 // and what the Go runtime and the system say of the process. The label peer has

@@ -437,6 +437,15 @@ func TestClocksDiffer(t *testing.T) {
 			"n2": script(t, fmt.Sprintf("FRESHET_TEST_SHIFT=-600 exec %s \"$@\"", exe)),
 		}
 	})
+	found, err := s.c.Run(s.ctx, "doctor")
+	if err == nil {
+		s.Error("the doctor finds nothing wrong")
+	}
+	for n, way := range map[string]string{"n1": "ahead of", "n2": "behind"} {
+		if want := regexp.MustCompile("FAILED +" + n + `: its clock is (10m0|9m59)\S* ` + way); !want.Match(found) {
+			s.Errorf("the doctor says %q, want a match of %v", found, want)
+		}
+	}
 	r := s.broadcast(s.url, "--timeout", "3m")()
 	s.ended(r, nil)
 	for _, n := range r.Nodes {
