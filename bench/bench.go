@@ -96,10 +96,12 @@ type Result struct {
 	Command string    `json:"command"`
 	Commit  string    `json:"commit"`
 	Machine Machine   `json:"machine"`
-	Start   time.Time `json:"start"`
+	Start   time.Time `json:"start"`     // of what was measured
 	WallS   float64   `json:"wall_s"`    // seconds that were measured
 	Busy    float64   `json:"cpu_busy"`  // share of all processors' time in them, what the host took included
 	Stolen  float64   `json:"cpu_steal"` // share that the host took
+
+	Beside int `json:"-"` // the most other runs of the file that were under way at one moment, on the same machine; Read fills it in
 }
 
 // CPUBound says whether the run tells of the machine.

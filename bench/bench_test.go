@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,10 +11,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func cells(algorithms []string, seeds ...uint64) (out []Cell) {
@@ -279,15 +282,78 @@ func TestTables(t *testing.T) {
 	if got := s.VerdictTable(rs); !strings.Contains(got, "| twice as fast | ≥ 1.6 | – | cpu-bound |") {
 		t.Errorf("verdicts\n%s", got)
 	}
-	if got := s.Made(rs); !strings.Contains(got, "`go run it`") || !strings.Contains(got, "c0ffee") || !strings.Contains(got, "seeds: 0, 1, 2, 3, 4, 9") {
+	if got := s.Made(rs); !strings.Contains(got, "`go run it`") || !strings.Contains(got, "c0ffee") || !strings.Contains(got, "seeds: 0, 1, 2, 3, 4, 9") ||
+		!strings.Contains(got, "- schedule: one run at a time\n") {
 		t.Errorf("made\n%s", got)
+	}
+
+	// A table of two commits says so; that of a run that failed is in none.
+	rs[0].Commit = "decaf"
+	for what, got := range map[string]string{"table": s.Table(rs, "nodes"), "verdicts": s.VerdictTable(rs)} {
+		if !strings.HasSuffix(got, "|\n\n**These are results of 2 commits, of which one may be faster than another: decaf, c0ffee.**\n") {
+			t.Errorf("%s of two commits\n%s", what, got)
+		}
+	}
+}
+
+// TestBeside: which runs had the machine to themselves is seen in the file
+// alone, in which runs of several processes may stand in any order.
+func TestBeside(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "r.jsonl")
+	var text []byte
+	for _, r := range []struct {
+		nodes   string
+		at, end float64 // seconds
+		cores   int
+		failed  string
+	}{
+		{nodes: "4", at: 0, end: 10}, {nodes: "4", at: 10, end: 20}, // one right after the other
+		{nodes: "8", at: 5, end: 15}, {nodes: "16", at: 12, end: 14}, {nodes: "16", at: 14, end: 30},
+		{nodes: "32", at: 30, end: 40}, {nodes: "32", at: 40, end: 50},
+		{nodes: "32", at: 45, end: 60, failed: "no"}, {nodes: "32", at: 70, end: 80},
+		{nodes: "32", at: 31, end: 32, cores: 2}, // of another machine
+	} {
+		x := Result{Suite: "s", Cell: Cell{Params: Params{"nodes": r.nodes, "size": "1"}, Seed: uint64(100 * r.at)}, Error: r.failed,
+			Machine: Machine{Cores: r.cores}, Start: time.UnixMilli(int64(1000 * r.at)).UTC(), WallS: r.end - r.at + 0.0004}
+		line, err := json.Marshal(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(append(text, line...), '\n')
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rs, err := Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, r := range rs {
+		got = append(got, r.Beside)
+	}
+	if want := []int{1, 2, 2, 2, 2, 0, 1, 1, 0, 0}; !slices.Equal(got, want) {
+		t.Errorf("runs under way beside each: %v, want %v", got, want)
+	}
+	const want = "7 of 10 runs were measured beside others on the same machine, up to 3 at once; processor use is that of all of them together" +
+		" (nodes=4: 2 of 2, nodes=8: 1 of 1, nodes=16: 2 of 2, nodes=32: 2 of 5)"
+	if got := (Suite{Name: "s"}).Made(rs); !strings.Contains(got, "- schedule: "+want+"\n") {
+		t.Errorf("made\n%swant %s", got, want)
 	}
 }
 
 // TestCommit: what a suite writes does not make the source dirty; anything else does.
 func TestCommit(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if got := Commit(); got != "unknown" {
+	name := func(built ...debug.BuildSetting) string {
+		t.Helper()
+		got, err := commitOf(built)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := name(); got != "unknown" {
 		t.Errorf("outside of a repository the commit is %q", got)
 	}
 	git := func(args ...string) {
@@ -316,16 +382,33 @@ func TestCommit(t *testing.T) {
 	git("init", "-q")
 	git("add", ".")
 	git("commit", "-q", "-m", "one")
-	clean := Commit()
+	clean := name()
 	for _, f := range written {
 		put(f)
 	}
-	if got := Commit(); got != clean || strings.Contains(got, "dirty") {
+	if got := name(); got != clean || strings.Contains(got, "dirty") {
 		t.Errorf("commit %q, and with new results %q", clean, got)
 	}
+
+	// A binary that was built before, and kept.
+	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := debug.BuildSetting{Key: "vcs.revision", Value: strings.TrimSpace(string(head))}
+	if got := name(revision, debug.BuildSetting{Key: "vcs.modified", Value: "false"}); got != clean {
+		t.Errorf("commit %q of a binary of this commit, want %s", got, clean)
+	}
+	if got := name(revision, debug.BuildSetting{Key: "vcs.modified", Value: "true"}); got != clean+"-dirty" {
+		t.Errorf("commit %q of a binary of a changed source, want %s-dirty", got, clean)
+	}
 	put("x.go")
-	if got := Commit(); got != clean+"-dirty" {
+	if got := name(); got != clean+"-dirty" {
 		t.Errorf("commit %q with a changed source, want %s-dirty", got, clean)
+	}
+	git("commit", "-q", "-a", "-m", "two")
+	if got, err := commitOf([]debug.BuildSetting{revision}); err == nil || !strings.Contains(err.Error(), "build it anew") {
+		t.Errorf("the commit of a binary of the commit before is %q, %v", got, err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -59,7 +60,11 @@ func (s Suite) Run(ctx context.Context, o Options) (err error) {
 	if n := len(s.Cells) - len(owed); n > 0 {
 		fmt.Fprintf(o.Log, "%d of %d runs are in %s already; remove it to start anew\n", n, len(s.Cells), o.File)
 	}
-	commit, machine := Commit(), ThisMachine()
+	commit, err := Commit()
+	if err != nil {
+		return err
+	}
+	machine := ThisMachine()
 	failed := 0
 	for i, c := range owed {
 		r, err := s.one(ctx, c)
@@ -88,7 +93,7 @@ func (s Suite) Run(ctx context.Context, o Options) (err error) {
 
 // one makes one run.
 func (s Suite) one(ctx context.Context, c Cell) (Result, error) {
-	r := Result{Suite: s.Name, Cell: c, Start: time.Now().UTC().Round(time.Millisecond)}
+	r := Result{Suite: s.Name, Cell: c}
 	whole := begin()
 	numbers, err := s.Case(ctx, &c)
 	whole.end()
@@ -108,7 +113,8 @@ func (s Suite) one(ctx context.Context, c Cell) (Result, error) {
 	if m.wall == 0 {
 		m = whole
 	}
-	r.WallS, r.Busy, r.Stolen = m.wall.Seconds(), m.used.busy(), m.used.share(m.used.stolen)
+	r.Start, r.WallS = m.began.UTC().Round(time.Millisecond), m.wall.Seconds()
+	r.Busy, r.Stolen = m.used.busy(), m.used.share(m.used.stolen)
 	return r, err
 }
 
@@ -132,10 +138,12 @@ func appendLine(f *os.File, r Result) error {
 	return f.Sync()
 }
 
-// Read returns the results in a file, of each run the last. A last line that
+// Read returns the results in a file, of each run the last, and how many of the
+// others were under way meanwhile. A last line that
 // was cut short is left out; any other line that cannot be read is an error.
 func Read(file string) ([]Result, error) {
 	all, _, err := load(file)
+	besides(all)
 	last := map[string]int{}
 	var out []Result
 	for _, r := range all {
@@ -175,18 +183,73 @@ func load(file string) (rs []Result, whole int64, err error) {
 	}
 }
 
-// Commit names the state of the source in the current directory; results and
-// what is made of them do not make it dirty.
-func Commit() string {
-	name, err := exec.Command("git", "describe", "--always").Output()
+// besides fills in Beside.
+func besides(rs []Result) {
+	const blur = 2 * time.Millisecond // times in the file are rounded
+	end := func(r *Result) time.Time {
+		return r.Start.Add(time.Duration(r.WallS * float64(time.Second)))
+	}
+	for i := range rs {
+		r := &rs[i]
+		var others []*Result
+		for j := range rs {
+			o := &rs[j]
+			if j != i && o.Machine == r.Machine && o.Start.Add(blur).Before(end(r)) && r.Start.Add(blur).Before(end(o)) {
+				others = append(others, o)
+			}
+		}
+		// Most are under way at once when one of them begins.
+		for _, first := range others {
+			n := 0
+			for _, o := range others {
+				if !o.Start.After(first.Start) && first.Start.Add(blur).Before(end(o)) {
+					n++
+				}
+			}
+			r.Beside = max(r.Beside, n)
+		}
+	}
+}
+
+// Commit names the source that this binary was made from. What is measured is
+// made from the source in the current directory, so the two must be one: a
+// binary that tells of another commit is refused. (What "go run" makes
+// tells of none, and is as new as the source.) Results and what is made of them do not make the
+// source dirty; a binary that was kept says only whether anything did.
+func Commit() (string, error) {
+	var built []debug.BuildSetting
+	if b, ok := debug.ReadBuildInfo(); ok {
+		built = b.Settings
+	}
+	return commitOf(built)
+}
+
+func commitOf(built []debug.BuildSetting) (string, error) {
+	stamp := map[string]string{}
+	for _, s := range built {
+		stamp[s.Key] = s.Value
+	}
+	revision := stamp["vcs.revision"]
+	head, err := git("rev-parse", "HEAD")
 	if err != nil {
-		return "unknown"
+		return "unknown", nil
 	}
-	commit := strings.TrimSpace(string(name))
-	changed, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no", "--", ":/",
-		":(top,exclude,glob)bench/**/results.jsonl", ":(top,exclude,glob)bench/**/README.md", ":(top,exclude,glob)bench/**/*.svg").Output()
-	if err != nil || len(bytes.TrimSpace(changed)) > 0 {
-		commit += "-dirty"
+	if revision != "" && revision != head {
+		return "", fmt.Errorf("this binary was built from commit %.12s, and the source in the current directory, which is measured, is at %.12s: build it anew", revision, head)
 	}
-	return commit
+	name, err := git("describe", "--always")
+	if err != nil {
+		return "unknown", nil
+	}
+	changed, err := git("status", "--porcelain", "--untracked-files=no", "--", ":/",
+		":(top,exclude,glob)bench/**/results.jsonl", ":(top,exclude,glob)bench/**/README.md", ":(top,exclude,glob)bench/**/*.svg")
+	if err != nil || changed != "" || revision != "" && stamp["vcs.modified"] == "true" {
+		name += "-dirty"
+	}
+	return name, nil
+}
+
+func git(args ...string) (string, error) {
+	out, err := exec.Command("git", args...).Output()
+	return strings.TrimSpace(string(out)), err
 }

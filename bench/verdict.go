@@ -208,7 +208,21 @@ func (s Suite) VerdictTable(rs []Result) string {
 		}
 		fmt.Fprintf(&b, "| %s | %v | %s | %s |\n", v.Name, v.Wanted, value, said)
 	}
-	return b.String()
+	return b.String() + s.mixed(rs)
+}
+
+// mixed warns of a table that has results of more than one commit.
+func (s Suite) mixed(rs []Result) string {
+	var commits []string
+	for _, r := range s.own(rs) {
+		if r.Error == "" && !slices.Contains(commits, r.Commit) {
+			commits = append(commits, r.Commit)
+		}
+	}
+	if len(commits) < 2 {
+		return ""
+	}
+	return fmt.Sprintf("\n**These are results of %d commits, of which one may be faster than another: %s.**\n", len(commits), strings.Join(commits, ", "))
 }
 
 // Column is a number as the table shows it.
@@ -279,7 +293,7 @@ func (s Suite) Table(rs []Result, by ...string) string {
 		row = append(row, load.show(SpanOf(busy), true), tally(At(s.own(rs), p)))
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
 	}
-	return b.String()
+	return b.String() + s.mixed(rs)
 }
 
 func (c Column) show(s Span, counted bool) string {
@@ -320,7 +334,8 @@ func tally(rs []Result) string {
 	return out
 }
 
-// Made says in Markdown how results came about: commands, commits, machines, seeds and processors' load.
+// Made says in Markdown how results came about: commands, commits, machines,
+// seeds, processors' load, and what ran beside what.
 func (s Suite) Made(rs []Result) string {
 	var commands, commits, machines, seeds []string
 	var busy []float64
@@ -341,7 +356,53 @@ func (s Suite) Made(rs []Result) string {
 		return "Nothing has been measured yet.\n"
 	}
 	load := SpanOf(busy)
-	return fmt.Sprintf("- command: %s\n- commit: %s\n- machine: %s; busy at %.0f %% (%.0f–%.0f %%)\n- seeds: %s\n",
+	return fmt.Sprintf("- command: %s\n- commit: %s\n- machine: %s; busy at %.0f %% (%.0f–%.0f %%)\n- seeds: %s\n- schedule: %s\n",
 		strings.Join(commands, ", "), strings.Join(commits, ", "), strings.Join(machines, "; "),
-		100*load.Median, 100*load.Min, 100*load.Max, strings.Join(seeds, ", "))
+		100*load.Median, 100*load.Min, 100*load.Max, strings.Join(seeds, ", "), schedule(rs))
+}
+
+// schedule says which runs had the machine to themselves.
+func schedule(rs []Result) string {
+	type tally struct {
+		of           string
+		beside, runs int
+	}
+	var points []*tally
+	beside, most := 0, 0
+	for _, r := range rs {
+		of := differing(rs, r.Params).String()
+		i := slices.IndexFunc(points, func(p *tally) bool { return p.of == of })
+		if i < 0 {
+			i, points = len(points), append(points, &tally{of: of})
+		}
+		points[i].runs++
+		if r.Beside > 0 {
+			beside++
+			points[i].beside++
+			most = max(most, r.Beside)
+		}
+	}
+	if beside == 0 {
+		return "one run at a time"
+	}
+	out := fmt.Sprintf("%d of %d runs were measured beside others on the same machine, up to %d at once; processor use is that of all of them together", beside, len(rs), most+1)
+	if len(points) > 1 {
+		var of []string
+		for _, p := range points {
+			of = append(of, fmt.Sprintf("%s: %d of %d", p.of, p.beside, p.runs))
+		}
+		out += " (" + strings.Join(of, ", ") + ")"
+	}
+	return out
+}
+
+// differing is what of p is not the same in all results.
+func differing(rs []Result, p Params) Params {
+	out := Params{}
+	for k, v := range p {
+		if slices.ContainsFunc(rs, func(r Result) bool { return r.Params[k] != v }) {
+			out[k] = v
+		}
+	}
+	return out
 }
