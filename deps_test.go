@@ -68,7 +68,7 @@ const order = `
 
 	# The figures.
 	unit < bench < bench/big;
-	bench, internal/lab/cluster, internal/swarm < bench/broadcast;
+	bench, internal/lab/cluster, internal/swarm, objstore/limit < bench/broadcast;
 `
 
 // fences says which of our packages may import from another module, by the

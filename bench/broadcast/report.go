@@ -12,6 +12,7 @@ import (
 
 	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/internal/lab"
+	"github.com/freshet/freshet/objstore/limit"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -67,12 +68,11 @@ func write(file, dir string) error {
 			return err
 		}
 	}
-	by := unit.Bandwidth(scale)
 	var b bytes.Buffer
 	if err := page.Execute(&b, map[string]any{
 		"Size": last["size"], "Nodes": listed(names), "Scale": last["scale"], "ForTwo": scale == defaultScale, "LeftOut": all - len(rs),
-		"Lo": 4 * by * unit.MBps, "Mid": 6 * by * unit.MBps, "High": 8 * by * unit.MBps, "Top": 10.5 * by * unit.MBps,
-		"Wire": strconv.FormatFloat(float64(linkRate(scale)/unit.Mbit), 'g', -1, 64) + " Mbit/s", "Link": lab.Payload(linkRate(scale)), "Buffer": buffer,
+		"Drawn": limit.Paper.Scaled(scale).Words(),
+		"Wire":  strconv.FormatFloat(float64(linkRate(scale)/unit.Mbit), 'g', -1, 64) + " Mbit/s", "Link": lab.Payload(linkRate(scale)), "Buffer": buffer,
 		"Checked": checked(rs), "Claims": s.VerdictTable(rs), "Speedups": speedups(rs, names), "Paper": beside(rs, names, scale), "Table": s.Table(rs, "nodes"), "Made": s.Made(rs),
 		"Enough": bench.Enough, "Bound": 100 * bench.CPUBound,
 	}); err != nil {
@@ -293,7 +293,7 @@ Medians over the seeds (least–most). † All runs of this point are cpu-bound.
 {{end}}
 Three caps are told apart:
 
-- **Per connection.** What the store gives a connection is drawn when it is opened: 65 % of them {{.Lo}} to {{.Mid}}, 10 % {{.Mid}} to {{.High}}, 25 % {{.High}} to {{.Top}}.
+- **Per connection.** What the store gives a connection is drawn when it is opened: {{.Drawn}}.
   The store is started anew for each run, so connections are new and drawn from the run's seed; the three algorithms meet the same draws.
 - **Per client.** A node's own link carries {{.Wire}} on the wire in each direction, with a buffer of {{.Buffer}}: {{.Link}} of payload (× 1448/1514). r_i of the bound
   is the lesser of its connection's rate and that. iperf3, run between two nodes before each run, reached {{.Checked}}.

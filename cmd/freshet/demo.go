@@ -81,11 +81,12 @@ func newDemo() *cobra.Command {
 process of its own on the loopback interface, and broadcasts one object to all
 of them: flat, non-steal and steal, one after the other.
 
-Rates are those of the paper (Chiba et al. 2010) times 5: what a node gets from
-the store differs from connection to connection and is drawn anew for each, 65 %
-of them 20–30 MB/s, 10 % 30–40 MB/s and 25 % 40–52.5 MB/s; a node's own link
-carries 50 MB/s each way. All three algorithms meet the same draws. With many
-nodes for this machine's processors the scale is smaller; it is printed.
+Rates are those of the paper (Chiba et al. 2010) times ` + fmt.Sprint(demoScale) + `: what a node gets from
+the store differs from connection to connection and is drawn anew for each:
+` + limit.Paper.Scaled(demoScale).Words() + `;
+a node's own link carries ` + (demoLink * unit.Bandwidth(demoScale)).String() + ` each way. All three algorithms meet the same
+draws. With many nodes for this machine's processors the scale is smaller; it is
+printed.
 
 It needs no root and nothing installed, leaves nothing running, and writes a
 report with pictures.`,
@@ -129,7 +130,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	d.say("%d nodes on this machine, an object of %v, in %s", d.nodes, d.size, filepath.Dir(dir))
 	rates := limit.Paper.Scaled(d.scale())
 	d.say("rates are the paper's × %.3g: a store connection %v to %v, drawn anew for each (seed %d); a node's link %v each way",
-		d.scale(), 4*unit.MBps*unit.Bandwidth(d.scale()), 10.5*unit.MBps*unit.Bandwidth(d.scale()), d.seed, d.link())
+		d.scale(), rates.Bands()[0].Lo, rates.Bands()[len(rates.Bands())-1].Hi, d.seed, d.link())
 
 	store, err := s3serve.Start(ctx, s3serve.Config{
 		Dir: mustMkdir(dir, "s3", demoBucket), Listen: "127.0.0.1:0", PerConnection: rates, Seed: d.seed, Log: quiet,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,6 +77,21 @@ func (d Distribution) Scaled(f float64) Distribution {
 		out.bands = append(out.bands, Band{b.Weight, b.Lo * unit.Bandwidth(f), b.Hi * unit.Bandwidth(f)})
 	}
 	return out
+}
+
+// Bands are what d is a mixture of; none: it draws no limit.
+func (d Distribution) Bands() []Band { return slices.Clone(d.bands) }
+
+// Words says d to people: "65 % 4 MB/s to 6 MB/s, …", as rounded as unit prints rates.
+func (d Distribution) Words() string {
+	if d.Unlimited() {
+		return "unlimited"
+	}
+	var parts []string
+	for _, b := range d.bands {
+		parts = append(parts, fmt.Sprintf("%.3g %% %v to %v", 100*b.Weight, b.Lo, b.Hi))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Unlimited says whether d draws no limit at all.

@@ -69,6 +69,23 @@ func TestPaper(t *testing.T) {
 	}
 }
 
+// What is printed of a distribution is what it draws from, and nobody changes it by reading.
+func TestBands(t *testing.T) {
+	half := Paper.Scaled(0.5)
+	got := half.Bands()
+	if len(got) != 3 || got[0] != (Band{0.65, 2 * unit.MBps, 3 * unit.MBps}) || got[2].Hi != 5.25*unit.MBps {
+		t.Errorf("bands of the paper × 0.5: %v", got)
+	}
+	got[0].Lo = 1
+	const want = "65 % 2 MB/s to 3 MB/s, 10 % 3 MB/s to 4 MB/s, 25 % 4 MB/s to 5.25 MB/s"
+	if got := half.Words(); got != want {
+		t.Errorf("in words: %q, want %q", got, want)
+	}
+	if (Distribution{}).Bands() != nil || (Distribution{}).Words() != "unlimited" {
+		t.Errorf("of no limit: %v, %q", (Distribution{}).Bands(), (Distribution{}).Words())
+	}
+}
+
 // One seed gives one sequence, and the n-th draw of any distribution uses the
 // same two numbers.
 func TestDrawIsComparable(t *testing.T) {
