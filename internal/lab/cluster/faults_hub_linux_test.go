@@ -1,7 +1,7 @@
 package cluster_test
 
 import (
-	"strings"
+	"regexp"
 	"testing"
 	"time"
 
@@ -59,7 +59,7 @@ func TestHubKilledInPhase1(t *testing.T) {
 	s.until("the middle of phase 1", midway)
 	r := s.interrupted(wait, s.pause(time.Second))
 	s.ended(r, nil)
-	if !strings.Contains(r.Stderr, "the control plane is back") {
+	if !regexp.MustCompile(`(?s)lost the control plane .*, connecting again.*the control plane is back`).MatchString(r.Stderr) {
 		s.Errorf("people are told %q, want that the control plane was away and is back", r.Stderr)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -187,7 +188,7 @@ func TestStoreWrongBytes(t *testing.T) {
 	found := false
 	for _, n := range r.Nodes {
 		for _, f := range n.Faults {
-			found = found || strings.Contains(f.Cause, "wrong when it read it from the store")
+			found = found || regexp.MustCompile(`^had piece \d+ wrong when it read it from the store; it was read again by n\d$`).MatchString(f.Cause)
 		}
 	}
 	if !found || r.Verified != "source" {
@@ -207,7 +208,7 @@ func TestStoreAlwaysWrong(t *testing.T) {
 		}
 		return &flipping{ReadCloser: b, at: 12345 - lo}
 	}
-	cause := "the object in the store is damaged"
+	cause := "read twice, and still the pieces make .*, the store says .*; the object in the store is damaged"
 	s.ended(s.broadcast(s.through(g))(), map[string]string{"n1": cause, "n2": cause, "n3": cause})
 }
 
