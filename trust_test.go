@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -191,15 +193,13 @@ func TestCertificatesRenewDuringAJob(t *testing.T) {
 	}
 }
 
-// TestSecurityNamesTests: every line of the threat model that names a test
-// names one that is there.
-func TestSecurityNamesTests(t *testing.T) {
-	doc, err := os.ReadFile("docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestDocsNameTests: each line of the tables in which tests are named names
+// one, and all that are named anywhere are there. A test is named as `package.TestName`,
+// with the package's directory, or as `TestName` if it is where the document
+// says that its tests are; a script as `name.txtar`.
+func TestDocsNameTests(t *testing.T) {
 	defined := map[string]bool{}
-	err = filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(path, ".txtar") {
 			return err
 		}
@@ -209,30 +209,89 @@ func TestSecurityNamesTests(t *testing.T) {
 		}
 		b, err := os.ReadFile(path)
 		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllSubmatch(b, -1) {
-			defined[filepath.ToSlash(filepath.Dir(path))+" "+string(m[1])] = true
+			defined[filepath.ToSlash(filepath.Dir(path))+"."+string(m[1])] = true
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A test is named as `package.TestName`, with the package's directory, or
-	// as `TestName` if it is in the root; a script as `name.txtar`.
-	names := regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz)\\w+)`|`(\\w+\\.txtar)`").FindAllStringSubmatch(string(doc), -1)
-	if len(names) < 20 {
-		t.Errorf("docs/security.md names %d tests", len(names))
+	for doc, where := range map[string]string{
+		"docs/security.md": ".",
+		"docs/faults.md":   "internal/lab/cluster",
+		"docs/papers.md":   "", // in the packages that the line names
+	} {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, wrong := namedTests(string(text), where, defined)
+		for _, w := range wrong {
+			t.Errorf("%s:%s", doc, w)
+		}
+		if lines < 15 {
+			t.Errorf("%s has %d lines that name tests", doc, lines)
+		}
 	}
-	for _, m := range names {
-		name := m[3]
-		if name == "" {
-			dir := m[1]
-			if dir == "" {
-				dir = "."
+
+	// What is wrong with a table is seen.
+	const bad = `| a | shown by |
+| --- | --- |
+| 1 | |
+| 2 | nothing |
+| 3 | ` + "`TestNone`" + ` |
+| 4 | ` + "`piece.TestPaperShares`, `TestNone`" + ` |
+| 5 | ` + "`piece.TestPaperShares`" + ` |
+
+| package | test |
+| --- | --- |
+| ` + "`piece` | `TestPaperShares`" + ` |
+| ` + "`steal` | `TestPaperShares`" + ` |
+`
+	const want = "3: names no test; 4: names no test; 5: TestNone is not there; 6: TestNone is not there; 12: TestPaperShares is not there"
+	if lines, wrong := namedTests(bad, "", defined); lines != 7 || strings.Join(wrong, "; ") != want {
+		t.Errorf("of a bad document: %d lines, %s; want 7, %s", lines, strings.Join(wrong, "; "), want)
+	}
+}
+
+// namedTests says what is wrong with the names of tests in a document, and how
+// many lines of tables should have some. Tests that are named without a
+// directory are in where, or if that is empty in the packages of the line.
+func namedTests(text, where string, defined map[string]bool) (lines int, wrong []string) {
+	name := regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz)\\w+)`|`(\\w+\\.txtar)`")
+	column, packages := -1, -1 // of the table that we are in
+	for i, line := range strings.Split(text, "\n") {
+		complain := func(what string) { wrong = append(wrong, fmt.Sprintf("%d: %s", i+1, what)) }
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for k := range cells {
+			cells[k] = strings.TrimSpace(cells[k])
+		}
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			column, packages = -1, -1
+		case strings.HasPrefix(cells[0], "---"):
+		case column < 0 && packages < 0:
+			column = slices.IndexFunc(cells, func(c string) bool { return c == "test" || c == "shown by" })
+			packages = slices.Index(cells, "package")
+		case column >= 0:
+			lines++
+			if column >= len(cells) || !name.MatchString(cells[column]) {
+				complain("names no test")
 			}
-			name = dir + " " + m[2]
 		}
-		if !defined[name] {
-			t.Errorf("docs/security.md names %s, which is not there", strings.TrimPrefix(name, ". "))
+		dirs := []string{where}
+		if where == "" && packages >= 0 && packages < len(cells) {
+			dirs = strings.Split(strings.ReplaceAll(cells[packages], "`", ""), ", ")
+		}
+		for _, m := range name.FindAllStringSubmatch(line, -1) {
+			in := dirs
+			if m[1] != "" {
+				in = []string{m[1]}
+			}
+			if !defined[m[3]] && !slices.ContainsFunc(in, func(dir string) bool { return defined[dir+"."+m[2]] }) {
+				complain(m[2] + m[3] + " is not there")
+			}
 		}
 	}
+	return lines, wrong
 }
