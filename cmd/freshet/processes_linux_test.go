@@ -12,50 +12,59 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet"
 	"github.com/freshet/freshet/internal/s3serve"
 	"github.com/freshet/freshet/unit"
 )
 
-// cluster is a control plane in this process and agents that are processes of
+// cluster is a control plane and agents that are processes of
 // the program as users build it.
 type cluster struct {
-	exe, dir string
-	hub      *freshet.Node
-	agents   children
+	exe, dir     string
+	hub, admin   string   // the control plane's address, and its admin's file
+	hubs, agents children // of hubs there is one
 }
 
 // newCluster starts agents n1, n2 and so on, each with flags of its own.
 func newCluster(t *testing.T, exe string, flags ...[]string) *cluster {
 	t.Helper()
 	c := &cluster{exe: exe, dir: t.TempDir()}
-	var err error
-	c.hub, err = freshet.Start(t.Context(), freshet.NodeConfig{
-		State: filepath.Join(c.dir, "hub"), Listen: "127.0.0.1:0", ControlPlane: true, Version: "test", Log: quiet,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.hub.Close() })
-	token, err := c.hub.NewToken(t.Context(), len(flags))
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		c.agents.stop()
+		c.hubs.stop()
 		if t.Failed() {
 			var b bytes.Buffer
 			c.agents.explain(&b)
-			t.Logf("agents said at last:\n%s", &b)
+			c.hubs.explain(&b)
+			t.Logf("processes said at last:\n%s", &b)
 		}
 	})
+	log := filepath.Join(c.dir, "hub.log")
+	if err := c.hubs.start(c.exe, "hub", log, "", nil, "up", "--no-agent", "--listen", "127.0.0.1:0", "--state", filepath.Join(c.dir, "hub"), "--json"); err != nil {
+		t.Fatal(err)
+	}
+	var hub ready
+	for deadline := time.Now().Add(patience); hub.Addr == ""; time.Sleep(10 * time.Millisecond) {
+		said, err := os.ReadFile(log)
+		for line := range bytes.Lines(said) { // some may be of its log, and the last one cut short
+			if json.Unmarshal(line, &hub) == nil {
+				break
+			}
+		}
+		if hub.Addr == "" && time.Now().After(deadline) {
+			t.Fatalf("the control plane is not ready: %s, %v", said, err)
+		}
+	}
+	c.hub, c.admin = hub.Addr, hub.Admin
+	token := c.token(t, len(flags))
 	for i, more := range flags {
 		name := fmt.Sprintf("n%d", i+1)
 		if err := os.MkdirAll(filepath.Join(c.dir, name, "data"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		args := append([]string{"agent", "--join", c.hub.Addr(), "--token", "-", "--name", name, "--listen", "127.0.0.1:0",
+		args := append([]string{"agent", "--join", c.hub, "--token", "-", "--name", name, "--listen", "127.0.0.1:0",
 			"--state", filepath.Join(c.dir, name, "state"), "--root", filepath.Join(c.dir, name, "data")}, more...)
 		if err := c.agents.start(c.exe, name, filepath.Join(c.dir, name+".log"), token, nil, args...); err != nil {
 			t.Fatal(err)
@@ -65,11 +74,17 @@ func newCluster(t *testing.T, exe string, flags ...[]string) *cluster {
 	return c
 }
 
+// token makes one that is good for so many nodes.
+func (c *cluster) token(t *testing.T, uses int) string {
+	t.Helper()
+	return strings.TrimSpace(string(c.run(t, "token", "--uses", strconv.Itoa(uses))))
+}
+
 // run runs a client command, and returns what it prints.
 func (c *cluster) run(t *testing.T, args ...string) []byte {
 	t.Helper()
 	var errs bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), c.exe, append(args, "--admin", c.hub.AdminFile())...)
+	cmd := exec.CommandContext(t.Context(), c.exe, append(args, "--admin", c.admin)...)
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
@@ -168,10 +183,10 @@ func TestAgentRates(t *testing.T) {
 	}
 }
 
-// highWater is the most memory that each agent ever had.
-func (c *cluster) highWater(t *testing.T) (all []unit.Bytes) {
+// highWater is the most memory that each process ever had.
+func highWater(t *testing.T, of []*child) (all []unit.Bytes) {
 	t.Helper()
-	for _, k := range c.agents.all {
+	for _, k := range of {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.cmd.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
@@ -192,9 +207,9 @@ func (c *cluster) highWater(t *testing.T) (all []unit.Bytes) {
 func TestMemoryIsBounded(t *testing.T) {
 	c := newCluster(t, built(t), nil, nil)
 	c.broadcast(t, "file://"+object(t, 64*unit.MiB), freshet.DefaultAlgorithm)
-	small := c.highWater(t)
+	small := highWater(t, c.agents.all)
 	c.broadcast(t, "file://"+object(t, 768*unit.MiB), freshet.DefaultAlgorithm)
-	for i, large := range c.highWater(t) {
+	for i, large := range highWater(t, c.agents.all) {
 		t.Logf("n%d: %v after 64 MiB, %v after 768 MiB", i+1, small[i], large)
 		if large > 200*unit.MiB || large > small[i]+48*unit.MiB {
 			t.Errorf("n%d: %v after 64 MiB, %v after 768 MiB; want at most 48 MiB more, and 200 MiB", i+1, small[i], large)

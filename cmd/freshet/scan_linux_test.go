@@ -12,9 +12,11 @@ import (
 	"io"
 	mrand "math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -248,7 +250,32 @@ func onlyRefusal(b []byte) bool {
 	return len(b) == 0
 }
 
-// openFiles counts the open files of an agent.
+// goroutines are those of the control plane, as its metrics tell.
+func (c *cluster) goroutines(t *testing.T) int {
+	t.Helper()
+	admin, err := pki.Load(c.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: admin.ClientTLS(pki.Hub, pki.HubName, peer.ProtocolHTTP)}
+	defer transport.CloseIdleConnections()
+	r, err := (&http.Client{Transport: transport, Timeout: patience}).Get("https://" + c.hub + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	for _, line := range strings.Split(string(readAll(r.Body)), "\n") {
+		if v, ok := strings.CutPrefix(line, "go_goroutines "); ok {
+			if n, err := strconv.Atoi(v); err == nil {
+				return n
+			}
+		}
+	}
+	t.Fatalf("the control plane's metrics have no go_goroutines: %s", r.Status)
+	return 0
+}
+
+// openFiles counts the open files of a process.
 func openFiles(t *testing.T, k *child) int {
 	t.Helper()
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", k.cmd.Process.Pid))
@@ -263,7 +290,7 @@ func openFiles(t *testing.T, k *child) int {
 // files is in the roots, and memory, files and goroutines stay what they were.
 func TestScan(t *testing.T) {
 	c := newCluster(t, built(t), nil, nil, nil)
-	s := &scan{thrown: map[string]int{}, ports: []string{c.hub.Addr()}}
+	s := &scan{thrown: map[string]int{}, ports: []string{c.hub}}
 	var list struct {
 		Nodes []freshet.NodeView `json:"nodes"`
 	}
@@ -273,11 +300,8 @@ func TestScan(t *testing.T) {
 	for _, n := range list.Nodes {
 		s.ports = append(s.ports, n.Addr)
 	}
-	token, err := c.hub.NewToken(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.stolen, err = control.Join(t.Context(), control.JoinConfig{Hub: c.hub.Addr(), Token: token, Name: "stolen"}); err != nil {
+	var err error
+	if s.stolen, err = control.Join(t.Context(), control.JoinConfig{Hub: c.hub, Token: c.token(t, 1), Name: "stolen"}); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere, err := pki.NewAuthority()
@@ -293,7 +317,7 @@ func TestScan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := freshet.Connect(t.Context(), c.hub.AdminFile(), freshet.ClientOptions{})
+	client, err := freshet.Connect(t.Context(), c.admin, freshet.ClientOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,10 +364,12 @@ func TestScan(t *testing.T) {
 	for range 3 {
 		broadcast()
 	}
-	before, files, goroutines := c.highWater(t), []int{}, runtime.NumGoroutine()
-	for _, k := range c.agents.all {
+	processes := slices.Concat(c.hubs.all, c.agents.all)
+	before, files := highWater(t, processes), []int{}
+	for _, k := range processes {
 		files = append(files, openFiles(t, k))
 	}
+	goroutines := c.goroutines(t)
 
 	s.until = time.Now().Add(*scanFor)
 	var wg sync.WaitGroup
@@ -362,19 +388,20 @@ func TestScan(t *testing.T) {
 		}
 	}
 	t.Logf("%d broadcasts of %d MiB under fire for %v; thrown: %v", round-peaceful, len(want)>>20, *scanFor, s.thrown)
-	for i, after := range c.highWater(t) {
-		t.Logf("n%d: at most %v of memory before, %v after", i+1, before[i], after)
+	for i, after := range highWater(t, processes) {
+		name := processes[i].name
+		t.Logf("%s: at most %v of memory before, %v after", name, before[i], after)
 		if after > before[i]+mostScanMemory {
-			t.Errorf("n%d: %v of memory before, %v after; want at most %v more", i+1, before[i], after, mostScanMemory)
+			t.Errorf("%s: %v of memory before, %v after; want at most %v more", name, before[i], after, mostScanMemory)
 		}
 	}
 	back := func() (err error) {
-		for i, k := range c.agents.all {
+		for i, k := range processes {
 			if n := openFiles(t, k); n > files[i]+8 {
 				err = errors.Join(err, fmt.Errorf("%s: %d open files, %d before", k.name, n, files[i]))
 			}
 		}
-		if n := runtime.NumGoroutine(); n > goroutines+8 {
+		if n := c.goroutines(t); n > goroutines+8 {
 			err = errors.Join(err, fmt.Errorf("%d goroutines in the control plane's process, %d before", n, goroutines))
 		}
 		return err
