@@ -32,7 +32,9 @@
 //
 // What is counted. A rate is that of Ethernet frames without preamble and
 // check sequence, as tbf counts them: of each 1514 bytes, 1448 are TCP's
-// payload. Buffers are bytes of such frames. [Lab.Traffic] tells what each
+// payload. Buffers are bytes of such frames: what a burst finds on a link that
+// rests. The token bucket is a part of that, an eighth at most, and of a link
+// that is busy already it is spent: that much less can wait there. [Lab.Traffic] tells what each
 // direction of a link has carried, dropped and lost, and what the machine was
 // too busy for: a measurement with some of that is one of the machine.
 //

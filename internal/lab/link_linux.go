@@ -185,7 +185,7 @@ func (e *end) limit(s shape) error {
 	tbf := &netlink.Tbf{
 		QdiscAttrs: attrs,
 		Rate:       uint64(math.Round(float64(s.rate))),
-		Limit:      uint32(s.buffer),
+		Limit:      uint32(s.queue()),
 		Buffer:     uint32(math.Ceil(float64(s.burst()) / float64(s.rate) / tick)),
 	}
 	if old != nil {

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,28 +22,65 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
-// The machine may be busy with other things, which can make a network slower
-// than it was asked to be, never faster. So a measurement that is off may be
-// taken again: attempts times at least, and until it had calm to come right.
+// A machine that is busy with other things can make a network slower than it
+// was asked to be, never faster. So a measurement that is below what was asked
+// for may be taken again, attempts times at least, and until it had calm to come
+// right; one that is above fails.
 const (
 	attempts = 4
 	calm     = 40 * time.Second
 )
 
-// eventually fails the test if measure fails in all attempts.
+// excess is an error that no busy machine explains: too fast, too short, too many.
+type excess struct{ error }
+
+// TestExcessIsNotForgiven: what is too slow may be measured again, what is too fast may not.
+func TestExcessIsNotForgiven(t *testing.T) {
+	for _, tt := range []struct {
+		got          unit.Bandwidth // for 100 Mbit/s
+		wrong, again bool
+	}{
+		{96.9 * unit.Mbit, true, true}, {97.1 * unit.Mbit, false, false}, {102.9 * unit.Mbit, false, false}, {103.1 * unit.Mbit, true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n, began := 0, time.Now()
+			err := repeat(func(string, ...any) {}, func() error { n++; return nearRate(tt.got, 100*unit.Mbit, "it") })
+			if again := n >= attempts && time.Since(began) > calm; (err != nil) != tt.wrong || again != tt.again || !again && n != 1 {
+				t.Errorf("%s for 100 Mbit/s was measured %d times in %v, and is found %v; want again: %v", mbit(tt.got), n, time.Since(began), err, tt.again)
+			}
+		})
+	}
+}
+
+// nearRate holds a rate against the one that is wanted, to 3 %.
+func nearRate(got, want unit.Bandwidth, what string) error {
+	off := float64(got/want) - 1
+	if math.Abs(off) <= 0.03 {
+		return nil
+	}
+	err := fmt.Errorf("%s: got %s, want %s ± 3 %%", what, mbit(got), mbit(want))
+	if off > 0 {
+		return excess{err}
+	}
+	return err
+}
+
+// eventually fails the test if measure fails for that long, or once by an excess.
 func eventually(t *testing.T, measure func() error) {
 	t.Helper()
+	if err := repeat(t.Logf, measure); err != nil {
+		t.Error(err)
+	}
+}
+
+func repeat(logf func(string, ...any), measure func() error) error {
 	began := time.Now()
 	for i := 1; ; i++ {
 		err := measure()
-		if err == nil {
-			return
+		if _, over := errors.AsType[excess](err); err == nil || over || i >= attempts && time.Since(began) > calm {
+			return err
 		}
-		if i >= attempts && time.Since(began) > calm {
-			t.Error(err)
-			return
-		}
-		t.Logf("attempt %d: %v", i, err)
+		logf("attempt %d: %v", i, err)
 		time.Sleep(200 * time.Millisecond) // whatever keeps the machine busy may pass
 	}
 }
@@ -85,9 +124,11 @@ func (s *stream) close() {
 	s.sending.Wait()
 }
 
-// rate is what arrives within a second, after one to get up to speed.
+// rate is what arrives within two seconds, after one to get up to speed. What
+// TCP had held back behind a hole and hands over then, 50 ms of the rate at
+// most, is less than 3 % of that. The time begins when all that had arrived was read.
 func (s *stream) rate() (unit.Bandwidth, error) {
-	const warm, window = time.Second, time.Second
+	const warm, window, most = time.Second, 2 * time.Second, 10 * time.Second
 	b := make([]byte, 256<<10)
 	var n int
 	var start, now time.Time
@@ -99,8 +140,10 @@ func (s *stream) rate() (unit.Bandwidth, error) {
 		}
 		if now = time.Now(); !start.IsZero() {
 			n += m
-		} else if now.Sub(began) > warm {
+		} else if now.Sub(began) > warm && m < len(b) {
 			start = now
+		} else if now.Sub(began) > most {
+			return 0, fmt.Errorf("in %v there was always more to read", most)
 		}
 	}
 	return unit.Bandwidth(float64(n) / now.Sub(start).Seconds()), nil
@@ -117,8 +160,8 @@ func checkRate(t *testing.T, s *stream, what string, rate unit.Bandwidth) {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		want := Payload(rate)
-		if math.Abs(float64(got/want-1)) > 0.03 {
-			return fmt.Errorf("%s at %s: got %s of payload, want %s ± 3 %%", what, mbit(rate), mbit(got), mbit(want))
+		if err := nearRate(got, want, fmt.Sprintf("%s at %s, payload", what, mbit(rate))); err != nil {
+			return err
 		}
 		t.Logf("%s at %s: %s of payload, %+.2f %%", what, mbit(rate), mbit(got), 100*float64(got/want-1))
 		return nil
@@ -174,7 +217,11 @@ func TestIperf3Agrees(t *testing.T) {
 			}
 			off := float64(got/Payload(rate)) - 1
 			t.Logf("round %d: %s to %s at %s: %s of payload, %+.2f %%", round, way[0], way[1], mbit(rate), mbit(got), 100*off)
-			if math.Abs(off) <= 0.03 {
+			err = nearRate(got, Payload(rate), fmt.Sprintf("%s to %s at %s, payload by iperf3", way[0], way[1], mbit(rate)))
+			if _, ok := errors.AsType[excess](err); ok {
+				t.Error(err)
+			}
+			if err == nil {
 				delete(asked, way)
 			}
 		}
@@ -272,10 +319,14 @@ func checkDelay(t *testing.T, l *Lab, from, to string, port int, want time.Durat
 		}
 		got := trips[len(trips)/2]
 		t.Logf("%s to %s with %v: round trips %v to %v, median %v", from, to, want/2, trips[0], trips[len(trips)-1], got)
-		if (got - want).Abs() > time.Millisecond {
-			return fmt.Errorf("%s to %s: a round trip takes %v, want %v ± 1 ms", from, to, got, want)
+		if (got - want).Abs() <= time.Millisecond {
+			return nil
 		}
-		return nil
+		err = fmt.Errorf("%s to %s: a round trip takes %v, want %v ± 1 ms", from, to, got, want)
+		if got < want {
+			return excess{err}
+		}
+		return err
 	})
 }
 
@@ -427,8 +478,8 @@ func TestTrafficIsCountedThroughChanges(t *testing.T) {
 }
 
 // TestBuffers sends a burst at much more than a link's rate. What arrives is
-// what the buffer holds, and the bucket, and what left meanwhile; and the
-// first to come are all among it.
+// what the buffer holds, and what left meanwhile; and the first to come are all
+// among it.
 func TestBuffers(t *testing.T) {
 	const burst = 600
 	for _, c := range []struct {
@@ -465,12 +516,17 @@ func TestBuffers(t *testing.T) {
 				if took > 4*time.Millisecond {
 					return fmt.Errorf("%s: the burst took %v, since the machine was busy", what, took)
 				}
-				bucket := newShape(c.rate, c.buffer).burst()
-				held := float64(c.buffer+bucket) / float64(frame)
+				held := float64(c.buffer) / float64(frame)
 				left := float64(c.rate) * took.Seconds() / float64(frame)
 				t.Logf("%s: %d datagrams of %d arrived; held %.1f, left meanwhile %.1f", what, len(got), burst, held, left)
-				if math.Abs(float64(len(got))-held-left) > 4 {
-					return fmt.Errorf("%s: %d datagrams arrived, want %.0f ± 4", what, len(got), held+left)
+				if off := float64(len(got)) - held - left; math.Abs(off) > 3 {
+					err := fmt.Errorf("%s: %d datagrams arrived, want %.1f ± 3", what, len(got), held+left)
+					// A host puts its datagrams into its own queue before the next one; the
+					// switch's may get them late, when more has left than we know.
+					if off > 0 && way[0] == "n1" {
+						return excess{err}
+					}
+					return err
 				}
 				for i := range int(c.buffer / frame) {
 					if got[i] != i {

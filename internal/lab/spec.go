@@ -317,10 +317,14 @@ func newShape(rate unit.Bandwidth, buffer unit.Bytes) shape {
 
 // burst is what may leave at once: the bytes that make up for a late timer. A
 // tenth of a millisecond is usual, some milliseconds happen on a busy machine.
-// It comes on top of the buffer, so it must be small beside it.
+// It is a part of the buffer, and must be small beside it.
 func (s shape) burst() unit.Bytes {
 	return max(2*frame, min(s.buffer/8, unit.Bytes(s.rate*0.005)))
 }
+
+// queue is what may wait. What the bucket lets through at once takes room away
+// from it, in whole frames, so that a burst finds the buffer that was asked for, and no more.
+func (s shape) queue() unit.Bytes { return s.buffer - s.burst()/frame*frame }
 
 // packet is the size of the largest packet that a host may hand down; frame if
 // it has to be single ones. One as large as the bucket would have to wait until
