@@ -51,7 +51,7 @@ paper: setup ## the paper's experiment in a laboratory of networks, as root; hou
 faults: setup ## what happens when something breaks, in a laboratory of networks, as root; some minutes: docs/faults.md
 	go test -count=1 -timeout 20m -v ./internal/lab/cluster
 
-big: build ## 1 GiB, then 4 GiB to 8 agents: their memory stays bounded; 40 GiB free in $TMPDIR or ARGS='--dir DIR'
+big: build ## 1 GiB and 4 GiB to 8 agents, 5 times: their memory stays bounded; 40 GiB free in $TMPDIR or ARGS='--dir DIR'
 	go run ./bench/big $(ARGS)
 
 setup: ## what the tests need from outside: apt packages (as root), tools by the Go module proxy

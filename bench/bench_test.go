@@ -252,6 +252,11 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: %q (%v), want %q", tt.name, got.Said, got.Value, tt.want)
 		}
 	}
+	busy := results(5, func(string, uint64) float64 { return 1 })
+	s := Suite{Name: "s", Claims: []Claim{{Name: "c", Number: speedup, Wanted: AtLeast(2.1), Busy: true}}}
+	if got := s.Verdicts(busy)[0]; got.Said != "missed" || busy[0].Busy != 1 {
+		t.Errorf("a claim that must hold on a busy machine, too: %q, and the results then say %v busy", got.Said, busy[0].Busy)
+	}
 	if AtMost(1.02).met(1.03) || !AtMost(1.02).met(1.02) || Below(1).met(1) || !Below(1).met(0.9) {
 		t.Error("limits are met on the wrong side")
 	}

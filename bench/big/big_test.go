@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -35,24 +36,73 @@ func TestBroadcast(t *testing.T) {
 	}
 }
 
-func TestBounded(t *testing.T) {
+// TestReport: the page is made of the results alone, its claims judge memory
+// also on a busy machine, and one that is missed is an error.
+func TestReport(t *testing.T) {
 	sizes := []unit.Bytes{unit.GiB, 4 * unit.GiB}
 	for _, tt := range []struct {
-		most []float64
-		want string
+		runs         int
+		small, large float64 // MiB
+		rows         []string
+		want         string
 	}{
-		{[]float64{100, 110}, ""},
-		{[]float64{100, 60}, ""},
-		{[]float64{100, 111}, "with 4 GiB an agent's memory reached 111.0 MiB, 11 % more than with 1 GiB"},
-		{[]float64{200, 200}, "with 1 GiB an agent's memory reached 200.0 MiB, and 200 are allowed"},
-		{[]float64{190, 201}, "with 4 GiB an agent's memory reached 201.0 MiB, and 200 are allowed"},
+		{5, 100, 110, []string{"| < 200 | 110.000 | met |", "| ≤ 1.1 | 1.100 | met |", "| 4 GiB | steal | 110.0 † |"}, ""},
+		{5, 100, 60, []string{"| ≤ 1.1 | 0.600 | met |"}, ""},
+		{5, 100, 111, []string{"| ≤ 1.1 | 1.110 | missed |"}, "with 4 GiB over that with 1 GiB"},
+		{5, 200, 200, []string{"| < 200 | 200.000 | missed |"}, "peak memory of an agent"},
+		{4, 300, 900, []string{"too few runs (4 of 5)"}, ""},
 	} {
-		switch err := bounded(sizes, tt.most); {
-		case tt.want == "" && err != nil:
-			t.Errorf("peaks %v: %v", tt.most, err)
-		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
-			t.Errorf("peaks %v: %v, want %q", tt.most, err, tt.want)
+		dir := t.TempDir()
+		f, err := os.Create(results(dir))
+		if err != nil {
+			t.Fatal(err)
 		}
+		enc := json.NewEncoder(f)
+		for _, c := range append(cells(sizes, 4, 1), cells(sizes, 8, tt.runs)...) { // of 4 nodes the first ones
+			r := bench.Result{Suite: "big", Cell: c, Command: "go run it", Commit: "c0ffee", Busy: 0.95}
+			most := tt.small
+			if c.Params["size"] == "4 GiB" {
+				most = tt.large
+			}
+			if c.Params["nodes"] == "4" {
+				most = 1000
+			}
+			r.Numbers = map[string]float64{"most_mib": most, "median_mib": most - 1, "least_mib": most - 2, "makespan_s": 9, "store_multiple": 1}
+			if err := enc.Encode(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		err = write(dir)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("with %v and %v MiB: error %v, want %q", tt.small, tt.large, err, tt.want)
+		}
+		page, err := os.ReadFile(filepath.Join(dir, "README.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range append(tt.rows, "arrive on 8 agents", "`go run it`", "- commit: c0ffee") {
+			if !strings.Contains(string(page), want) {
+				t.Errorf("with %v and %v MiB the page lacks %q:\n%s", tt.small, tt.large, want, page)
+			}
+		}
+		if strings.Contains(string(page), "1000.0") {
+			t.Errorf("the page has runs of 4 nodes:\n%s", page)
+		}
+	}
+}
+
+// TestCells: sizes take turns.
+func TestCells(t *testing.T) {
+	var got []string
+	for _, c := range bench.Interleave(cells([]unit.Bytes{1, 2}, 8, 2)) {
+		got = append(got, c.String())
+	}
+	want := "nodes=8 size=1 B steal seed=1; nodes=8 size=2 B steal seed=1; nodes=8 size=1 B steal seed=2; nodes=8 size=2 B steal seed=2"
+	if strings.Join(got, "; ") != want {
+		t.Errorf("%s, want %s", strings.Join(got, "; "), want)
 	}
 }
 
@@ -67,27 +117,15 @@ func TestRefuses(t *testing.T) {
 		{[]string{"--sizes", "4GiB,1GiB"}, "each larger than the one before"},
 		{[]string{"--sizes", "4G,x"}, "want sizes"},
 		{[]string{"--nodes", "1"}, "at least 2 nodes"},
+		{[]string{"--runs", "0"}, "and 1 run"},
+		{[]string{"again"}, "want run or report"},
 	} {
-		err := command(t.Context(), append(tt.args, "--dir", dir, "--out", filepath.Join(dir, "r.jsonl")))
+		err := command(t.Context(), append([]string{"--dir", dir, "--out", dir}, tt.args...))
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: %v, want %q", tt.args, err, tt.want)
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
-	}
-}
-
-// TestSeedAfter: each call is a run of its own, also after others.
-func TestSeedAfter(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "r.jsonl")
-	if got := seedAfter(file); got != 1 {
-		t.Errorf("first seed %d, want 1", got)
-	}
-	if err := os.WriteFile(file, []byte("{\"seed\":1}\n{\"seed\":4}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if got := seedAfter(file); got != 5 {
-		t.Errorf("seed %d after 4, want 5", got)
 	}
 }

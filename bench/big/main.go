@@ -2,25 +2,29 @@
 // broadcasts objects of growing size to 8 agents, processes of this machine
 // with their files on its disk, and compares the peaks of their resident memory.
 //
-//	go run ./bench/big [--sizes 1GiB,4GiB] [--nodes 8] [--dir DIR]
+//	go run ./bench/big [run|report] [--sizes 1GiB,4GiB] [--nodes 8] [--runs 5] [--dir DIR]
 //
-// Each size has a store, a control plane and agents of its own. Results are
-// added to bench/big/results.jsonl. It exits with 1 if a peak is
+// Each run has a store, a control plane and agents of its own. Without a word
+// it makes the runs that are missing in bench/big/results.jsonl and then
+// README.md beside it; "report" makes the latter alone. It exits with 1 if a peak is
 // over 200 MiB, or that of the largest object more than 10 % above that of
 // the smallest one. Nothing but the results stays behind.
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"text/tabwriter"
+	"text/template"
 
 	"golang.org/x/sys/unix"
 
@@ -34,6 +38,8 @@ const (
 	mostGrowth = 1.10
 )
 
+const algorithm = "steal"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -45,29 +51,43 @@ func main() {
 
 func command(ctx context.Context, args []string) error {
 	typed := strings.Join(append([]string{"go run ./bench/big"}, args...), " ")
+	run := true
+	if len(args) > 0 && (args[0] == "run" || args[0] == "report") {
+		run, args = args[0] == "run", args[1:]
+	}
 	f := flag.NewFlagSet("big", flag.ExitOnError)
 	sizeList := f.String("sizes", "1GiB,4GiB", "sizes of the objects, growing")
 	nodes := f.Int("nodes", 8, "number of agents")
+	runs := f.Int("runs", bench.Enough, "runs of each size")
 	place := f.String("dir", os.TempDir(), "directory for the files, on a disk with room for them")
-	out := f.String("out", "bench/big/results.jsonl", "file that results are added to")
+	out := f.String("out", "bench/big", "directory of the results and the report")
 	f.Parse(args)
-	if f.NArg() > 0 || *nodes < 2 {
-		return fmt.Errorf("%q, --nodes %d: want flags alone, and at least 2 nodes", f.Args(), *nodes)
+	if f.NArg() > 0 || *nodes < 2 || *runs < 1 {
+		return fmt.Errorf("%q, --nodes %d, --runs %d: want run or report, and then flags; at least 2 nodes, and 1 run", f.Args(), *nodes, *runs)
 	}
 	sizes, err := parseSizes(*sizeList)
 	if err != nil {
 		return err
 	}
-	largest := sizes[len(sizes)-1]
-	free, err := freeSpace(*place)
+	if run {
+		if err := measure(ctx, typed, sizes, *nodes, *runs, *place, *out); err != nil {
+			return err
+		}
+	}
+	return write(*out)
+}
+
+// measure makes the runs that are missing in out.
+func measure(ctx context.Context, typed string, sizes []unit.Bytes, nodes, runs int, place, out string) error {
+	free, err := freeSpace(place)
 	if err != nil {
 		return err
 	}
 	// The store's copy, one a node, and a ninth of that to spare: 40 GiB for 4 GiB on 8 nodes.
-	if need := largest * unit.Bytes(*nodes+1) * 10 / 9; free < need {
-		return fmt.Errorf("%s has %v free and %v are needed; name a directory with more by --dir", *place, free, need)
+	if need := sizes[len(sizes)-1] * unit.Bytes(nodes+1) * 10 / 9; free < need {
+		return fmt.Errorf("%s has %v free and %v are needed; name a directory with more by --dir", place, free, need)
 	}
-	dir, err := os.MkdirTemp(*place, "freshet-big-")
+	dir, err := os.MkdirTemp(place, "freshet-big-")
 	if err != nil {
 		return err
 	}
@@ -76,20 +96,65 @@ func command(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-
-	run := seedAfter(*out)
-	var cells []bench.Cell
-	for _, size := range sizes {
-		cells = append(cells, bench.Cell{Params: bench.Params{"size": size.String(), "nodes": strconv.Itoa(*nodes)}, Algorithm: "steal", Seed: run})
-	}
-	s := bench.Suite{Name: "big", Cells: cells, Case: func(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
+	s := suite(sizes, strconv.Itoa(nodes))
+	s.Cells = cells(sizes, nodes, runs)
+	s.Case = func(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
 		return broadcast(ctx, exe, filepath.Join(dir, "run"), c)
-	}}
-	fmt.Printf("%d agents, objects of %s, files in %s\n", *nodes, *sizeList, *place)
-	if err := s.Run(ctx, bench.Options{File: *out, Command: typed, Log: os.Stdout}); err != nil {
-		return err
 	}
-	return judge(*out, sizes, cells)
+	fmt.Printf("%d agents, objects of %v, %d runs of each, files in %s\n", nodes, sizes, runs, place)
+	return s.Run(ctx, bench.Options{File: results(out), Command: typed, Log: os.Stdout})
+}
+
+func results(out string) string { return filepath.Join(out, "results.jsonl") }
+
+// cells are all runs: of each seed all sizes.
+func cells(sizes []unit.Bytes, nodes, runs int) (all []bench.Cell) {
+	for seed := range runs {
+		for _, size := range sizes {
+			p := at(size, strconv.Itoa(nodes))
+			all = append(all, bench.Cell{Params: p.Params, Algorithm: p.Algorithm, Seed: uint64(seed + 1)})
+		}
+	}
+	return all
+}
+
+func at(size unit.Bytes, nodes string) bench.Point {
+	return bench.Point{Algorithm: algorithm, Params: bench.Params{"size": size.String(), "nodes": nodes}}
+}
+
+// suite is what objects of these sizes, the smallest first, must show.
+func suite(sizes []unit.Bytes, nodes string) bench.Suite {
+	s := bench.Suite{Name: "big", Columns: []bench.Column{
+		{Number: "most_mib", Title: "peak memory of an agent: most (MiB)", Digits: 1},
+		{Number: "median_mib", Title: "median (MiB)", Digits: 1},
+		{Number: "least_mib", Title: "least (MiB)", Digits: 1},
+		{Number: "makespan_s", Title: "makespan (s)", Digits: 1},
+		{Number: "store_multiple", Title: "from the store (objects)", Digits: 3},
+	}}
+	for _, size := range sizes {
+		p := at(size, nodes)
+		s.Cells = append(s.Cells, bench.Cell{Params: p.Params, Algorithm: p.Algorithm}) // the table's order
+	}
+	s.Claims = []bench.Claim{{
+		Name: "peak memory of an agent, the most of any run, in MiB",
+		Number: func(e *bench.Evidence) (most float64) {
+			for _, size := range sizes {
+				most = max(most, e.Span(at(size, nodes), "most_mib").Max)
+			}
+			return most
+		},
+		Wanted: bench.Below(float64(mostMemory / unit.MiB)),
+		Busy:   true,
+	}}
+	if first, last := sizes[0], sizes[len(sizes)-1]; first != last {
+		s.Claims = append(s.Claims, bench.Claim{
+			Name:   fmt.Sprintf("the same with %v over that with %v, seed by seed, the median", last, first),
+			Number: func(e *bench.Evidence) float64 { return e.Ratio("most_mib", at(last, nodes), at(first, nodes)).Median },
+			Wanted: bench.AtMost(mostGrowth),
+			Busy:   true,
+		})
+	}
+	return s
 }
 
 func parseSizes(list string) (sizes []unit.Bytes, err error) {
@@ -111,52 +176,66 @@ func freeSpace(dir string) (unit.Bytes, error) {
 	return unit.Bytes(uint64(s.Bavail) * uint64(s.Bsize)), nil
 }
 
-// seedAfter is a seed that the results do not have: each call is a run of its own.
-func seedAfter(file string) (seed uint64) {
-	rs, _ := bench.Read(file) // if it cannot be read, Run says so
-	for _, r := range rs {
-		seed = max(seed, r.Seed)
-	}
-	return seed + 1
-}
-
-// judge prints the runs just made, and says whether memory kept its bounds.
-func judge(file string, sizes []unit.Bytes, cells []bench.Cell) error {
-	rs, err := bench.Read(file)
+// write makes README.md from the results alone, and says which claim is missed.
+func write(out string) error {
+	rs, err := bench.Read(results(out))
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nobject\tmakespan\tbytes from the store\tpeak memory of an agent: least\tmedian\tmost\t")
-	var most []float64 // by size
-	for i, c := range cells {
-		for _, r := range bench.At(rs, bench.Point{Algorithm: c.Algorithm, Params: c.Params}) {
-			if r.Seed != c.Seed || r.Error != "" {
-				continue
-			}
-			n := r.Numbers
-			fmt.Fprintf(w, "%v\t%.1f s\t%.3f ×\t%.1f MiB\t%.1f MiB\t%.1f MiB\t\n", sizes[i], n["makespan_s"], n["store_multiple"], n["least_mib"], n["median_mib"], n["most_mib"])
-			most = append(most, n["most_mib"])
+	if len(rs) == 0 {
+		return fmt.Errorf("%s has no results; run first", results(out))
+	}
+	// What is compared has one number of nodes: that of the last run.
+	nodes := rs[len(rs)-1].Params["nodes"]
+	rs = slices.DeleteFunc(rs, func(r bench.Result) bool { return r.Params["nodes"] != nodes })
+	var sizes []unit.Bytes
+	for _, r := range rs {
+		size, err := unit.ParseBytes(r.Params["size"])
+		if err != nil {
+			return fmt.Errorf("%s: size %q: %w", results(out), r.Params["size"], err)
+		}
+		if !slices.Contains(sizes, size) {
+			sizes = append(sizes, size)
 		}
 	}
-	if err := w.Flush(); err != nil {
+	slices.SortFunc(sizes, cmp.Compare[unit.Bytes])
+	s := suite(sizes, nodes)
+	var b bytes.Buffer
+	if err := page.Execute(&b, map[string]any{
+		"Nodes": nodes, "Claims": s.VerdictTable(rs), "Table": s.Table(rs, "size"), "Made": s.Made(rs), "Enough": bench.Enough,
+	}); err != nil {
 		return err
 	}
-	return bounded(sizes, most)
-}
-
-// bounded says in what the peaks, in MiB by size, exceed what is allowed.
-func bounded(sizes []unit.Bytes, most []float64) error {
-	limit := float64(mostMemory) / float64(unit.MiB)
-	for i, m := range most {
-		if m >= limit {
-			return fmt.Errorf("missed: with %v an agent's memory reached %.1f MiB, and %.0f are allowed", sizes[i], m, limit)
+	if err := os.WriteFile(filepath.Join(out, "README.md"), b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	fmt.Print(s.VerdictTable(rs))
+	fmt.Println("report:", filepath.Join(out, "README.md"))
+	for _, v := range s.Verdicts(rs) {
+		if v.Said == "missed" {
+			return fmt.Errorf("missed: %s: %.3f, want %v", v.Name, v.Value, v.Wanted)
 		}
 	}
-	first, last := most[0], most[len(most)-1]
-	if last > first*mostGrowth {
-		return fmt.Errorf("missed: with %v an agent's memory reached %.1f MiB, %.0f %% more than with %v; 10 %% are allowed", sizes[len(sizes)-1], last, 100*(last/first-1), sizes[0])
-	}
-	fmt.Printf("\nmet: under %.0f MiB, and with %v %+.0f %% of what %v took\n", limit, sizes[len(sizes)-1], 100*(last/first-1), sizes[0])
 	return nil
 }
+
+var page = template.Must(template.New("README.md").Parse(`# The memory of an agent, with large objects
+
+*Made by ` + "`go run ./bench/big report`" + ` from [results.jsonl](results.jsonl); do not edit.*
+
+Objects leave a store and arrive on {{.Nodes}} agents, processes of one machine with their files on its disk. Peak memory is the most that an
+agent had resident at any time, as Linux counts it.
+
+## Claims
+
+{{.Claims}}
+A verdict takes at least {{.Enough}} runs of each size. How busy the processors were does not matter here.
+
+## All numbers
+
+Medians over the runs (least–most). † In all runs of this size the processors were busy for more than 85 % of the time.
+
+{{.Table}}
+## How it was made
+
+{{.Made}}`))
