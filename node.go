@@ -195,7 +195,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return err
 	}
 	if n.hub != nil {
-		if n.admin, err = n.hub.WriteAdmin(n.advertise); err != nil {
+		if n.admin, err = n.hub.WriteAdmin(ctx, n.advertise); err != nil {
 			return err
 		}
 	}

@@ -36,6 +36,7 @@ const (
 type web struct {
 	hub     *control.Hub // nil: no control plane here
 	healthy func(context.Context) error
+	revoked func(key string) bool // whether a certificate was withdrawn, or its node removed
 	metrics http.Handler
 }
 
@@ -47,7 +48,8 @@ func (n *Node) web() *web {
 	if w := n.worker; w != nil {
 		p.Agent = &metrics.Agent{Swarm: &w.counters, Receive: w.receive, Send: w.send, Retries: w.retries.Load, Jobs: w.tally.counts}
 	}
-	return &web{hub: n.hub, healthy: n.Healthy, metrics: metrics.Handler(p)}
+	revoked := func(key string) bool { return n.port.Revoked(key) || n.hub != nil && n.hub.Revoked(key) }
+	return &web{hub: n.hub, healthy: n.Healthy, revoked: revoked, metrics: metrics.Handler(p)}
 }
 
 // serve answers the one request of a connection.
@@ -64,11 +66,11 @@ func (s *web) serve(ctx context.Context, c *tls.Conn, who pki.Identity) {
 		return
 	}
 	a := &answer{status: http.StatusOK, header: http.Header{}}
-	s.answer(a, req.WithContext(ctx), who)
+	s.answer(a, req.WithContext(ctx), who, pki.PeerKey(c.ConnectionState()))
 	a.send(c, req)
 }
 
-func (s *web) answer(a *answer, req *http.Request, who pki.Identity) {
+func (s *web) answer(a *answer, req *http.Request, who pki.Identity, key string) {
 	path := req.URL.Path
 	switch {
 	case path != "/healthz" && path != "/livez" && path != "/metrics":
@@ -89,6 +91,8 @@ func (s *web) answer(a *answer, req *http.Request, who pki.Identity) {
 		http.Error(a, "metrics are for who presents a certificate: \"freshet monitor --out DIR\" makes one for Prometheus", http.StatusUnauthorized)
 	case who.Role != pki.Monitor && who.Role != pki.Admin:
 		http.Error(a, "metrics are for a monitor's or an admin's certificate, and this is that of "+who.String(), http.StatusForbidden)
+	case s.revoked(key):
+		http.Error(a, "the certificate of "+who.String()+" was withdrawn", http.StatusForbidden)
 	default:
 		s.metrics.ServeHTTP(a, req)
 	}

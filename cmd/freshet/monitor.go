@@ -63,6 +63,33 @@ Prometheus with the nodes of the cluster as they are now. Every process serves
 	f.StringVar(&out, "out", "", "`directory` to write to, made if need be")
 	f.StringVar(&name, "name", "prometheus", "`name` in the certificate")
 	o.clientFlags(cmd)
+	cmd.AddCommand(newMonitorWithdraw(o))
+	return cmd
+}
+
+func newMonitorWithdraw(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "withdraw NAME",
+		Short: "Make a monitor's certificates useless",
+		Long: `withdraw makes all certificates that "freshet monitor --name NAME" has made until
+now useless, wherever copies of them are: within seconds nobody shows metrics to who
+presents one. A new one can be made under the same name.`,
+		Example: "  freshet monitor withdraw prometheus",
+		Args:    wantArgs("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.connect(cmd.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if err := c.WithdrawMonitor(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "The certificates of monitor %s are withdrawn.\n", args[0])
+			return err
+		},
+	}
+	o.clientFlags(cmd)
 	return cmd
 }
 

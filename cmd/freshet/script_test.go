@@ -50,7 +50,8 @@ func TestMain(m *testing.M) {
 //	terminal FILE PROGRAM ARG…  run it on a terminal, and write all that was sent there to a file
 //	nats                      run a NATS server until the end, and set $nats to its URL
 //	natshas TEXT              some record in that NATS server's buckets has the text
-//	scrape DIR ADDR PATH      GET a path of a node with the certificate that "freshet monitor --out DIR" made
+//	scrape DIR ADDR PATH      GET a path of a node with the certificate that "freshet monitor --out DIR" made;
+//	                          with ! wait until it is refused
 //	health ADDR PATH REGEXP   wait until GET PATH of a node, without a certificate, is answered with
 //	                          "STATUS BODY" that matches
 //	logged FILE               every line of it is a record of a log in JSON, and there are some
@@ -325,7 +326,7 @@ func setVar(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func scrapeNode(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 3 {
+	if len(args) != 3 {
 		ts.Fatalf("usage: scrape DIR ADDR PATH")
 	}
 	cert, err := tls.LoadX509KeyPair(ts.MkAbs(filepath.Join(args[0], "monitor.pem")), ts.MkAbs(filepath.Join(args[0], "monitor.key")))
@@ -338,14 +339,24 @@ func scrapeNode(ts *testscript.TestScript, neg bool, args []string) {
 		DisableKeepAlives: true, ForceAttemptHTTP2: true,
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "metrics.freshet", Certificates: []tls.Certificate{cert}},
 	}}
-	resp, err := c.Get("https://" + args[1] + args[2])
-	ts.Check(err)
-	defer resp.Body.Close()
-	_, err = io.Copy(ts.Stdout(), resp.Body)
-	ts.Check(err)
-	if resp.StatusCode != http.StatusOK {
-		ts.Fatalf("%s%s: %s", args[1], args[2], resp.Status)
+	once := func() (status int, body []byte) {
+		resp, err := c.Get("https://" + args[1] + args[2])
+		ts.Check(err)
+		defer resp.Body.Close()
+		body, err = io.ReadAll(resp.Body)
+		ts.Check(err)
+		return resp.StatusCode, body
 	}
+	status, body := once()
+	if neg {
+		until(ts, args[1]+args[2]+" to be refused", func() bool {
+			status, body = once()
+			return status != http.StatusOK
+		})
+	} else if status != http.StatusOK {
+		ts.Fatalf("%s%s: %d %s", args[1], args[2], status, body)
+	}
+	ts.Stdout().Write(body)
 }
 
 func health(ts *testscript.TestScript, neg bool, args []string) {

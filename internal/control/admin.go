@@ -3,6 +3,7 @@ package control
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -61,14 +62,24 @@ func LoadAdmin(path string) (Admin, error) {
 // WriteAdmin writes the admin's credential into the state directory and
 // returns the file's path. Whoever holds that file may submit jobs and issue
 // tokens. addr is where clients reach the hub, HOST:PORT.
-func (h *Hub) WriteAdmin(addr string) (path string, err error) {
+func (h *Hub) WriteAdmin(ctx context.Context, addr string) (path string, err error) {
+	h.keys.Lock()
+	defer h.keys.Unlock()
+	return h.writeAdmin(ctx, addr)
+}
+
+// writeAdmin is WriteAdmin for who holds h.keys.
+func (h *Hub) writeAdmin(ctx context.Context, addr string) (path string, err error) {
 	path = filepath.Join(h.config.State, AdminFile)
 	tmp := filepath.Join(h.config.State, ".admin-credential.pem")
 	creds := h.young(path, pki.Admin, adminName)
-	if creds == nil {
+	if creds == nil || h.Revoked(creds.Key()) {
 		if creds, err = h.authority.NewCredentials(pki.Admin, adminName); err != nil {
 			return "", err
 		}
+	}
+	if err := h.noteIssued(ctx, issuedKey{pki.Admin, adminName, creds.Key(), creds.Expires()}); err != nil {
+		return "", err
 	}
 	if err := creds.Save(tmp); err != nil {
 		return "", err

@@ -29,6 +29,8 @@ import (
 //	monitor    monitorRequest     monitorAnswer
 //	tokens     –                  []TokenView, newest first
 //	withdraw   withdrawRequest    TokenView, as it was
+//	withdraw-monitor  nodeRequest  nothing
+//	withdraw-admin    –            adminAnswer
 //	recording  recordingRequest   bytes, and the header Freshet-End on the last
 type (
 	jobsRequest struct {
@@ -50,6 +52,9 @@ type (
 	}
 	withdrawRequest struct {
 		ID string `json:"id"` // or the beginning of it
+	}
+	adminAnswer struct {
+		Path string `json:"path"` // of the new credential, where the control plane runs
 	}
 	recordingRequest struct {
 		Node string `json:"node"`
@@ -124,7 +129,16 @@ func (h *Hub) call(ctx context.Context, verb string, m *nats.Msg) (any, error) {
 		if err := read(&r); err != nil {
 			return nil, err
 		}
-		return h.monitor(r)
+		return h.monitor(ctx, r)
+	case "withdraw-monitor":
+		var r nodeRequest
+		if err := read(&r); err != nil {
+			return nil, err
+		}
+		return nil, h.withdrawMonitor(ctx, r.Name)
+	case "withdraw-admin":
+		path, err := h.withdrawAdmin(ctx)
+		return adminAnswer{path}, err
 	case "tokens":
 		return h.tokens(ctx)
 	case "withdraw":

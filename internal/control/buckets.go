@@ -24,13 +24,14 @@ import (
 //	nodes    name      nodeRecord     file
 //	tokens   token's   tokenRecord    file
 //	revoked  key       revokedKey     file
+//	issued   key       issuedKey      file
 //	members  name      Registration   memory; gone memberTTL after the last beat
 //
 // Each has one writer, the hub, and changes by compare-and-set: should there be
 // two hubs by mistake, one of them notices instead of undoing the other's work.
 type buckets struct {
-	nc                                    *nats.Conn
-	jobs, nodes, tokens, revoked, members jetstream.KeyValue
+	nc                                            *nats.Conn
+	jobs, nodes, tokens, revoked, issued, members jetstream.KeyValue
 }
 
 // nodeRecord is a node as it is registered.
@@ -107,7 +108,8 @@ func openBuckets(ctx context.Context, nc *nats.Conn, cluster string) (*buckets, 
 		{&b.jobs, jetstream.KeyValueConfig{Bucket: "jobs", Description: "job records"}},
 		{&b.nodes, jetstream.KeyValueConfig{Bucket: "nodes", Description: "registered nodes"}},
 		{&b.tokens, jetstream.KeyValueConfig{Bucket: "tokens", Description: "tokens to join with: hashes, uses, expiry"}},
-		{&b.revoked, jetstream.KeyValueConfig{Bucket: "revoked", Description: "certificates of removed nodes"}},
+		{&b.revoked, jetstream.KeyValueConfig{Bucket: "revoked", Description: "certificates of removed nodes, and withdrawn ones"}},
+		{&b.issued, jetstream.KeyValueConfig{Bucket: "issued", Description: "certificates of admins and monitors"}},
 		{&b.members, jetstream.KeyValueConfig{Bucket: "members", Description: "nodes that are up", Storage: jetstream.MemoryStorage, TTL: memberTTL}},
 	} {
 		x.config.Bucket = "freshet-" + pki.Short(cluster) + "-" + x.config.Bucket

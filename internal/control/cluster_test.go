@@ -87,7 +87,7 @@ func startHub(t *testing.T, config Config, addr string) *testHub {
 	th := &testHub{Hub: h, addr: port.Addr().String()}
 	th.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	t.Cleanup(th.stop)
-	if th.admin, err = h.WriteAdmin(th.addr); err != nil {
+	if th.admin, err = h.WriteAdmin(testContext(t), th.addr); err != nil {
 		t.Fatal(err)
 	}
 	return th

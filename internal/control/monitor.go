@@ -19,10 +19,22 @@ type (
 )
 
 // monitor signs a certificate with which metrics may be read, and nothing else.
-func (h *Hub) monitor(r monitorRequest) (monitorAnswer, error) {
+func (h *Hub) monitor(ctx context.Context, r monitorRequest) (monitorAnswer, error) {
+	h.keys.Lock()
+	defer h.keys.Unlock()
 	certPEM, err := h.authority.Issue(pki.Monitor, r.Name, []byte(r.CSR))
 	if err != nil {
 		return monitorAnswer{}, fail(ErrInvalid, "%v", err)
+	}
+	key, expires, err := pki.IssuedKey(certPEM)
+	if err != nil {
+		return monitorAnswer{}, err
+	}
+	if h.Revoked(key) {
+		return monitorAnswer{}, fail(ErrInvalid, "the certificate for that key was withdrawn: make a new key")
+	}
+	if err := h.noteIssued(ctx, issuedKey{pki.Monitor, r.Name, key, expires}); err != nil {
+		return monitorAnswer{}, err
 	}
 	h.log.Info("monitor's certificate issued", "monitor", r.Name)
 	return monitorAnswer{Certificate: string(certPEM), Authority: string(h.authority.CertificatePEM())}, nil

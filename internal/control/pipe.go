@@ -128,6 +128,9 @@ func (h *Hub) enter(c *tls.Conn, who pki.Identity) (leave func(), err error) {
 	}
 	switch who.Role {
 	case pki.Admin:
+		if h.revokedLocked(pki.PeerKey(c.ConnectionState())) {
+			return nil, fail(ErrRefused, "this admin's credential was withdrawn: the new one is %s in the control plane's state directory, copy that one", AdminFile)
+		}
 		if h.conns[who] == nil {
 			h.conns[who] = map[*tls.Conn]bool{}
 		}

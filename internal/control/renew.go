@@ -177,7 +177,7 @@ func (h *Hub) renew(ctx context.Context, name string, body []byte) (renewAnswer,
 // runs, and forgets removals that no longer matter.
 func (h *Hub) keepOwn(ctx context.Context) {
 	for failures := 0; ; {
-		due, err := h.renewOwn(time.Now())
+		due, err := h.renewOwn(ctx, time.Now())
 		wait := min(time.Until(due), lookAgain)
 		if err != nil {
 			if failures++; failures == 1 {
@@ -199,7 +199,7 @@ func (h *Hub) keepOwn(ctx context.Context) {
 }
 
 // renewOwn renews what is to be renewed by now, and says when the next is.
-func (h *Hub) renewOwn(now time.Time) (due time.Time, err error) {
+func (h *Hub) renewOwn(ctx context.Context, now time.Time) (due time.Time, err error) {
 	if !now.Before(h.creds.RenewAt(0)) {
 		next, err := h.renewed(filepath.Join(h.config.State, hubFile), pki.Hub, pki.HubName)
 		if err != nil {
@@ -218,7 +218,7 @@ func (h *Hub) renewOwn(now time.Time) (due time.Time, err error) {
 		return due, nil
 	}
 	if !now.Before(admin.RenewAt(0)) {
-		if _, err := h.WriteAdmin(addr); err != nil {
+		if _, err := h.WriteAdmin(ctx, addr); err != nil {
 			return now, err
 		}
 		h.mu.Lock()

@@ -31,7 +31,7 @@ import (
 // revokedKey is a certificate of a node that was removed.
 type revokedKey struct {
 	Key     string    `json:"key"`
-	Node    string    `json:"node"`
+	Node    string    `json:"node"` // or "NAME (ROLE)", of another role (withdraw.go)
 	Expires time.Time `json:"expires"`
 }
 
@@ -84,6 +84,7 @@ func (h *Hub) loadRevoked(ctx context.Context) error {
 // the old one.
 func (h *Hub) setRevokedLocked(l revocations) {
 	slices.SortFunc(l, func(a, b revokedKey) int { return cmp.Compare(a.Key, b.Key) })
+	l = slices.CompactFunc(l, func(a, b revokedKey) bool { return a.Key == b.Key }) // where an attempt is made again
 	h.revoked, h.revokedVersion = l, l.version()
 }
 
@@ -110,6 +111,7 @@ func (h *Hub) sweepRevoked(ctx context.Context, now time.Time) {
 			h.log.Warn("cannot remove an old record of a removed node", "err", err)
 		}
 	}
+	h.sweepIssued(ctx, now)
 }
 
 // removeNode takes a node out of the cluster, up or down: none of its
@@ -134,10 +136,8 @@ func (h *Hub) removeNode(ctx context.Context, name string) error {
 		list = append(list, revokedKey{Key: k.Key, Node: name, Expires: k.Expires})
 	}
 	h.mu.Unlock()
-	for _, r := range list { // first of all: should we die in between, it is to be removed again, and never half forgotten
-		if _, err := put(ctx, h.store.revoked, r.Key, r, 0); err != nil && !errors.Is(err, errChangedByOther) {
-			return fail(ErrUnavailable, "cannot write that node %s is removed; try again: %s", name, oneLine(err.Error()))
-		}
+	if err := h.writeRevoked(ctx, list); err != nil { // first of all: should we die in between, it is to be removed again, and never half forgotten
+		return err
 	}
 	if err := drop(ctx, h.store.nodes, name); err != nil {
 		return fail(ErrUnavailable, "cannot remove the record of node %s; try again: %s", name, oneLine(err.Error()))
@@ -153,6 +153,16 @@ func (h *Hub) removeNode(ctx context.Context, name string) error {
 	}
 	drop(ctx, h.store.members, name) // it would expire by itself
 	h.log.Info("node removed", "node", name)
+	return nil
+}
+
+// writeRevoked puts certificates on the list that is on disk.
+func (h *Hub) writeRevoked(ctx context.Context, list revocations) error {
+	for _, r := range list {
+		if _, err := put(ctx, h.store.revoked, r.Key, r, 0); err != nil && !errors.Is(err, errChangedByOther) {
+			return fail(ErrUnavailable, "cannot write that the certificate of %s is revoked; try again: %s", r.Node, oneLine(err.Error()))
+		}
+	}
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/internal/peer"
+	"github.com/freshet/freshet/internal/pki"
 )
 
 // A node is removed while it works: it ends and says so, its job goes on
@@ -225,5 +226,76 @@ func TestTokenListAndWithdraw(t *testing.T) {
 	h.changeToken(ctx, got.ID, func(r *tokenRecord) error { r.Left++; return nil }) // as a join would that fails late
 	if list, _ := c.Tokens(ctx); len(list) != 1 {
 		t.Errorf("a use that is given back brings the token back: %+v", list)
+	}
+}
+
+// Certificates of monitors and of the admin are withdrawn, and the hub forgets
+// those that have expired.
+func TestWithdraw(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	agent := joined(t, h, "n1", Registration{})
+	ctx := testContext(t)
+	c := h.client(t, ClientOptions{})
+	first, err := LoadAdmin(h.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Monitor(ctx, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := c.Monitor(ctx, "q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WithdrawMonitor(ctx, "x"); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "p, q") {
+		t.Errorf("no such monitor: %v", err)
+	}
+	if err := c.WithdrawMonitor(ctx, "p"); err != nil {
+		t.Fatal(err)
+	}
+	if !h.Revoked(p.Key()) || h.Revoked(q.Key()) || h.Revoked(first.Credentials.Key()) {
+		t.Error("want p's certificate withdrawn and no other")
+	}
+	await(t, "n1 goes by it", func() bool { return agent.port.Revoked(p.Key()) })
+	if agent.port.Revoked(q.Key()) {
+		t.Error("n1 takes q's certificate for withdrawn")
+	}
+
+	path, err := c.WithdrawAdmin(ctx)
+	if err != nil || path != h.admin {
+		t.Fatalf("got %q, %v, want %q", path, err, h.admin)
+	}
+	await(t, "the connection that was open is cut off", func() bool {
+		_, err := c.Nodes(ctx)
+		return errors.Is(err, ErrRefused) && strings.Contains(err.Error(), "was withdrawn")
+	})
+	if old, err := Connect(ctx, first, ClientOptions{}); !errors.Is(err, ErrRefused) {
+		t.Errorf("the credential that was withdrawn: %v, want ErrRefused", err)
+		if err == nil {
+			old.Close()
+		}
+	}
+	if _, err := h.client(t, ClientOptions{}).Nodes(ctx); err != nil {
+		t.Errorf("the new credential: %v", err)
+	}
+
+	count := func() (n int) {
+		for _, role := range []pki.Role{pki.Admin, pki.Monitor} {
+			by, err := h.issuedTo(ctx, role)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(by)
+		}
+		return n
+	}
+	if n := count(); n != 2 {
+		t.Errorf("%d certificates are on record, want q's and the new admin's", n)
+	}
+	h.sweepRevoked(ctx, time.Now().Add(367*24*time.Hour))
+	if n := count(); n != 0 {
+		t.Errorf("%d certificates are on record when all have expired, want none", n)
 	}
 }

@@ -37,6 +37,13 @@ func (p *Port) Revoke(keys []string) {
 	wg.Wait()
 }
 
+// Revoked says whether the certificate of that key is on the list of the last Revoke.
+func (p *Port) Revoked(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.revoked[key]
+}
+
 // enlist notes a connection with the holder of that key until it is closed, or
 // refuses to. Both under one lock: no connection is past the look at the list
 // and not yet on it when the list changes.
