@@ -399,7 +399,7 @@ func (p *part) digest(f io.ReaderAt) error {
 func (p *part) progress(s swarm.Progress) {
 	p.update(func(n *control.NodeStatus) {
 		n.Phase, n.Have, n.StoreBytes, n.PeerBytes, n.SentBytes = s.Phase, s.Have, s.StoreBytes, s.PeerBytes, s.SentBytes
-		n.PlainPeers = s.PlainPeers
+		n.StoreS, n.PlainPeers = s.StoreTime.Seconds(), s.PlainPeers
 		if s.StoreBytes > p.failed || s.Done {
 			p.store = ""
 		}

@@ -16,7 +16,8 @@
 // list from the tail. The paper leaves open three things, which are decided
 // here so:
 //
-//   - The work that a node is in the middle of stays with it.
+//   - The work that a node is in the middle of stays with it, unless it hardly
+//     gets on with it (Overtake).
 //   - Half of an odd number is rounded up: the victim has one in hand besides.
 //     (Both readings of the paper's example, 26 works on the list or 25 and one
 //     in hand, then give the 13 works that it names.)
@@ -105,18 +106,19 @@ type Claim struct {
 
 // Node is one node's view: its own list and its ledger of everybody's works.
 type Node struct {
-	self     int
-	steals   bool
-	works    []piece.Range
-	claimant []int
-	term     []uint32
-	living   []bool
-	list     []int  // own works not begun, in the order in which they will be
-	listed   []bool // by work: on the list
-	hand     []bool // by work: begun here and not ended
-	inHand   int    // how many are
-	asked    int    // the victim whose answer is awaited, or -1
-	refused  []bool // by rank: answered our last question with no works
+	self      int
+	steals    bool
+	works     []piece.Range
+	claimant  []int
+	term      []uint32
+	living    []bool
+	list      []int  // own works not begun, in the order in which they will be
+	listed    []bool // by work: on the list
+	hand      []bool // by work: begun here and not ended
+	inHand    int    // how many are
+	overtaken []bool // by work: claimed while its owner had it in hand; given out from its tail, piece by piece
+	asked     int    // the victim whose answer is awaited, or -1
+	refused   []bool // by rank: answered our last question with no works
 }
 
 // NewNode returns the node of rank self among nodes that start with division
@@ -125,7 +127,7 @@ func NewNode(self, nodes int, d Division, steals bool) *Node {
 	n := &Node{
 		self: self, steals: steals, asked: -1,
 		works: d.Works, claimant: append([]int(nil), d.Owner...), term: make([]uint32, len(d.Works)),
-		listed: make([]bool, len(d.Works)), hand: make([]bool, len(d.Works)),
+		listed: make([]bool, len(d.Works)), hand: make([]bool, len(d.Works)), overtaken: make([]bool, len(d.Works)),
 		living: make([]bool, nodes), refused: make([]bool, nodes),
 	}
 	for i := range n.living {
@@ -148,13 +150,16 @@ type Held func(piece int) bool
 func (n *Node) Excuse(node int) { n.living[node] = false }
 
 // Next takes the first work of the list that still has pieces nobody living
-// holds, and returns its number and the shortest range over those pieces. The work is in hand until End. ok is
-// false if the list is empty.
+// holds, and returns its number and the shortest range over those pieces, or the last of them if the
+// work was overtaken. The work is in hand until End. ok is false if the list is empty.
 func (n *Node) Next(held Held) (work int, r piece.Range, ok bool) {
 	for len(n.list) > 0 {
 		work, n.list = n.list[0], n.list[1:]
 		n.listed[work] = false
 		if r := n.missing(work, held); !r.Empty() {
+			if n.overtaken[work] {
+				r.Lo = r.Hi - 1
+			}
 			n.hand[work] = true
 			n.inHand++
 			return work, r, true

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/unit"
@@ -246,6 +247,10 @@ type mesh struct {
 	inHand  []int
 	links   map[[2]int][]message
 	fetched []int // by piece: times read from the store
+
+	span      []piece.Range // what each node has in hand
+	lags      []bool        // nodes that fetch nothing any more, and are overtaken for it; nil: none
+	overtaken int
 }
 
 func newMesh(t *testing.T, seed uint64, nodes, pieces, perWork int, steals bool) *mesh {
@@ -256,6 +261,7 @@ func newMesh(t *testing.T, seed uint64, nodes, pieces, perWork int, steals bool)
 		m.living = append(m.living, true)
 		m.has = append(m.has, piece.NewSet(pieces))
 		m.inHand = append(m.inHand, -1)
+		m.span = append(m.span, piece.Range{})
 		var v []*piece.Set
 		for range nodes {
 			v = append(v, piece.NewSet(pieces))
@@ -316,11 +322,13 @@ func (m *mesh) step() bool {
 			continue
 		}
 		if m.inHand[i] >= 0 {
-			acts = append(acts, func() { m.fetch(i) })
+			if !m.slow(i) {
+				acts = append(acts, func() { m.fetch(i) })
+			}
 		} else if n.Left() > 0 {
 			acts = append(acts, func() {
-				if w, _, ok := n.Next(m.held(i)); ok {
-					m.inHand[i] = w
+				if w, r, ok := n.Next(m.held(i)); ok {
+					m.inHand[i], m.span[i] = w, r
 				}
 			})
 		}
@@ -330,20 +338,37 @@ func (m *mesh) step() bool {
 		return true
 	}
 	for i, n := range m.nodes { // nothing else to do: let idle nodes ask
-		if m.living[i] {
+		if m.living[i] && m.inHand[i] < 0 {
 			if v, ok := n.Ask(m.held(i)); ok {
 				m.send(i, v, message{kind: "giveWork"})
 				return true
 			}
 		}
 	}
+	for i, n := range m.nodes { // nor anybody to ask
+		if m.lags == nil || !m.living[i] || m.slow(i) {
+			continue
+		}
+		waited := func(rank int) time.Duration {
+			if m.slow(rank) {
+				return time.Hour
+			}
+			return 2 * time.Second
+		}
+		if _, tell := n.Overtake(m.held(i), time.Second, time.Minute, waited); tell != nil {
+			m.overtaken++
+			m.took(i, tell)
+			return true
+		}
+	}
 	return false
 }
 
+func (m *mesh) slow(i int) bool { return m.lags != nil && m.lags[i] }
+
 func (m *mesh) fetch(i int) {
-	w := m.inHand[i]
+	w, r := m.inHand[i], m.span[i]
 	m.inHand[i] = -1
-	r := m.nodes[i].Work(w)
 	for p := r.Lo; p < r.Hi; p++ {
 		if m.held(i)(p) {
 			continue
@@ -354,6 +379,7 @@ func (m *mesh) fetch(i int) {
 		m.tell(i, message{kind: "have", piece: p})
 	}
 	m.nodes[i].End(w)
+	m.nodes[i].GoOn(w)
 	if v, ok := m.nodes[i].Ask(m.held(i)); ok {
 		m.send(i, v, message{kind: "giveWork"})
 	}

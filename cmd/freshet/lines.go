@@ -155,6 +155,8 @@ func slowest(j freshet.Job) string {
 	s := fmt.Sprintf("; slowest %s at %s", n.Name, percent(n.Have, j.Object.Size))
 	if n.Waiting != "" {
 		s += ", waits for " + n.Waiting
+	} else if how := j.SlowStores()[n.Name]; how != "" {
+		s += ": " + how
 	}
 	return s
 }

@@ -94,6 +94,7 @@ func (o outcome) complain() error {
 	if !told && j.Error != "" {
 		fmt.Fprintf(o.err, "freshet: %s\n", j.Error)
 	}
+	tellSlow(o.err, "freshet: ", j)
 	tellFaults(o.err, "freshet: fault seen by ", j)
 	if len(down) > 0 {
 		fmt.Fprintf(o.err, "freshet: a node that does not come back: \"freshet nodes remove %s\" forgets it; --nodes leaves it out\n", down[0])
@@ -199,7 +200,18 @@ func (o outcome) sum(r run) {
 			}
 		}
 	}
+	tellSlow(w, "  slow            ", j)
 	tellFaults(w, "  fault seen      ", j)
+}
+
+// tellSlow names the nodes whose connection to the store was slow.
+func tellSlow(w io.Writer, label string, j freshet.Job) {
+	slow := j.SlowStores()
+	for _, n := range j.Nodes {
+		if how := slow[n.Name]; how != "" {
+			fmt.Fprintf(w, "%snode %s: %s\n", label, n.Name, how)
+		}
+	}
 }
 
 // tellFaults lists what nodes saw go wrong with others.

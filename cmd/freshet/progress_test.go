@@ -84,6 +84,31 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+func TestSlowStoreIsNamed(t *testing.T) {
+	j := fleet(freshet.Running, freshet.Running, freshet.Running)
+	for i := range j.Nodes {
+		j.Nodes[i].StoreBytes, j.Nodes[i].StoreS = 4e6, 1
+	}
+	j.Nodes[0].StoreS = 100
+	const want = "its connection to the store gives 40 kB/s"
+	if got := slowest(j); !strings.Contains(got, want) {
+		t.Errorf("meanwhile it is said: %q", got)
+	}
+	var b bytes.Buffer
+	if (outcome{job: j, err: &b}).complain(); !strings.Contains(b.String(), "node a: "+want) {
+		t.Errorf("of a job that failed it is said: %q", b.String())
+	}
+	b.Reset()
+	j.State = freshet.Done
+	r := newRun(j, nil, "")
+	if (outcome{job: j, out: &b}).sum(r); strings.Count(b.String(), want) != 1 || !strings.Contains(b.String(), "node a: "+want) {
+		t.Errorf("of a job that is done it is said: %q", b.String())
+	}
+	if !strings.Contains(r.Nodes[0].StoreSlow, want) || r.Nodes[1].StoreSlow != "" {
+		t.Errorf("as JSON: %+v", r.Nodes)
+	}
+}
+
 func TestLinesSayEachThingOnce(t *testing.T) {
 	var b bytes.Buffer
 	l := newLines(&b)

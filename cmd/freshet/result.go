@@ -56,6 +56,8 @@ type nodeRun struct {
 	State      string          `json:"state"`
 	DoneS      *float64        `json:"done_s"` // nil: it did not get the object; 0: it had it before
 	StoreBytes int64           `json:"store_bytes"`
+	StoreS     float64         `json:"store_s"`              // seconds for which it read from the store
+	StoreSlow  string          `json:"store_slow,omitempty"` // where that gave less than a tenth of what the others got: how much
 	PeerBytes  int64           `json:"peer_bytes"`
 	NoAccess   bool            `json:"no_access,omitempty"`   // it may not read the source; --share-access let it have the object
 	PlainPeers int             `json:"plain_peers,omitempty"` // neighbours with which it exchanged in plain TCP (--security trusted)
@@ -72,12 +74,13 @@ func newRun(job freshet.Job, boundS *float64, boundBy string) run {
 		Source: job.Spec.Source, Dest: job.Spec.Dest, Bytes: int64(job.Object.Size),
 		BoundS: boundS, BoundBy: boundBy, Nodes: []nodeRun{},
 	}
+	slow := job.SlowStores()
 	var verified []string
 	var times []float64
 	for _, n := range job.Nodes {
 		k := nodeRun{
 			Name: n.Name, State: string(n.State), StoreBytes: int64(n.StoreBytes), PeerBytes: int64(n.PeerBytes),
-			NoAccess: n.NoAccess, PlainPeers: n.PlainPeers, SHA256: n.SHA256, Verified: n.Verified, Error: n.Error, Faults: n.Faults,
+			StoreS: n.StoreS, StoreSlow: slow[n.Name], NoAccess: n.NoAccess, PlainPeers: n.PlainPeers, SHA256: n.SHA256, Verified: n.Verified, Error: n.Error, Faults: n.Faults,
 		}
 		switch n.State {
 		case freshet.Done:

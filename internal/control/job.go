@@ -84,6 +84,7 @@ type NodeStatus struct {
 	Phase      int        `json:"phase,omitempty"`       // 1: reads from the store, 2: exchanges with peers
 	Have       unit.Bytes `json:"have"`                  // bytes of checked pieces on its disk
 	StoreBytes unit.Bytes `json:"store_bytes"`           // payload read from the store, thrown away ones included
+	StoreS     float64    `json:"store_s,omitempty"`     // seconds for which it read them
 	PeerBytes  unit.Bytes `json:"peer_bytes"`            // payload received from peers, likewise
 	SentBytes  unit.Bytes `json:"sent_bytes"`            // payload given to peers
 	PlainPeers int        `json:"plain_peers,omitempty"` // neighbours with which it exchanged in plain TCP (--security trusted)

@@ -473,8 +473,10 @@ func bounded(s NodeStatus, size unit.Bytes) NodeStatus {
 		*b = max(*b, 0)
 	}
 	s.Have = min(s.Have, size)
-	if math.IsNaN(s.DoneS) || math.IsInf(s.DoneS, 0) || s.DoneS < 0 {
-		s.DoneS = 0
+	for _, t := range []*float64{&s.DoneS, &s.StoreS} {
+		if math.IsNaN(*t) || math.IsInf(*t, 0) || *t < 0 {
+			*t = 0
+		}
 	}
 	s.Error, s.Waiting = oneLine(s.Error), oneLine(s.Waiting)
 	s.Verified, s.SHA256 = short(s.Verified, 16), short(s.SHA256, 64)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/objstore"
@@ -47,8 +48,11 @@ type (
 	}
 )
 
+// errRelieved ends an order of which others have all that is left.
+var errRelieved = errors.New("others have it")
+
 // fetch gives the fetcher its next order, if it has none: audits first, then the next work of the list. With
-// an empty list it asks another node for works.
+// an empty list it asks another node for works; where nobody has any to give, tick sees whom to overtake.
 func (n *node) fetch(ctx context.Context) {
 	if n.fetching || n.commits || n.done || n.fatal != nil {
 		return
@@ -190,8 +194,76 @@ func (n *node) rescue(ctx context.Context) {
 }
 
 func (n *node) start(ctx context.Context, o order) {
-	n.fetching = true
-	n.wg.Go(func() { n.post(evFetchEnd{order: o, err: n.readSpan(ctx, o)}) })
+	ctx, n.relieve = context.WithCancelCause(ctx)
+	n.fetching, n.order, n.began = true, o, n.now
+	n.wg.Go(func() {
+		err := n.readSpan(ctx, o)
+		if context.Cause(ctx) == errRelieved {
+			err = nil
+		}
+		n.post(evFetchEnd{order: o, err: err})
+	})
+}
+
+// overtake claims a work of a node that hardly gets on with it, if we have nothing else to do.
+func (n *node) overtake() {
+	if n.fetching || !n.works.Idle() {
+		n.idle = n.now
+		return
+	}
+	if n.commits || n.done || n.fatal != nil || n.Members[n.Self].blind() || n.ex.Covered() {
+		return
+	}
+	waited := func(rank int) time.Duration { return n.now.Sub(n.neighbours[rank].gained) }
+	victim, tell := n.works.Overtake(n.ex.Held, n.pieceTime(), n.now.Sub(n.idle), waited)
+	for _, c := range tell {
+		from := n.Members[victim].Name
+		for _, h := range c.Hands {
+			r := piece.Range{Lo: n.works.Work(h.Lo).Lo, Hi: n.works.Work(h.Hi - 1).Hi}
+			n.Log.Info("reading in the place of a node that hardly gets on", "job", n.Job, "node", from, "for", waited(victim), "pieces", r)
+			n.Recorder.Record(n.now, Event{Kind: "work", From: from, Lo: r.Lo, Hi: r.Hi})
+		}
+	}
+	n.tellClaims(tell)
+}
+
+// relieved ends the reading of a work of which others have got all that is left:
+// it comes from them.
+func (n *node) relieved() {
+	if !n.fetching || n.order.work < 0 {
+		return
+	}
+	for p := range n.order.take {
+		if !n.ex.Held(p) {
+			return
+		}
+	}
+	for p := range n.order.take {
+		if !n.ex.Have().Has(p) {
+			n.relieve(errRelieved)
+			return
+		}
+	}
+}
+
+// reading is for how long the fetcher has read from the store so far.
+func (n *node) reading() time.Duration {
+	switch {
+	case n.Members[n.Self].Held:
+		return 0
+	case n.fetching:
+		return n.read + n.now.Sub(n.began)
+	}
+	return n.read
+}
+
+// pieceTime is how long a piece from the store takes us; zero if we have read none.
+func (n *node) pieceTime() time.Duration {
+	bytes := n.fromStore.Load()
+	if bytes == 0 {
+		return 0
+	}
+	return time.Duration(float64(n.reading()) * float64(n.Layout.Piece) / float64(bytes))
 }
 
 // fetched notes that a piece was read from the store, or from our own file if we held it before.
@@ -235,7 +307,8 @@ func (n *node) fetched(ev evFetched) {
 }
 
 func (n *node) fetchEnd(ev evFetchEnd) {
-	n.fetching = false
+	n.read, n.fetching = n.reading(), false
+	n.relieve(nil)
 	for p := range ev.order.take {
 		if !slices.Contains(n.wrong, p) { // those stay out of the exchange until they are replaced
 			n.ex.Unreserve(p)
@@ -243,6 +316,9 @@ func (n *node) fetchEnd(ev evFetchEnd) {
 	}
 	if ev.order.work >= 0 {
 		n.works.End(ev.order.work)
+		if n.ex.Held(ev.order.span.Hi - 1) { // else there is something wrong with it, and others may try
+			n.works.GoOn(ev.order.work)
+		}
 	}
 	n.fail(ev.err)
 }

@@ -322,6 +322,7 @@ func (n *node) message(ev evMessage) error {
 		if err != nil {
 			return err
 		}
+		n.neighbours[c.Node].gained = n.now
 		n.tellClaims(tell)
 	case kindDone:
 		nb.done = true
@@ -343,7 +344,8 @@ func (n *node) message(ev evMessage) error {
 // announced notes that a peer has pieces.
 func (n *node) announced(rank int, r piece.Range) {
 	if n.ex.Announced(rank, r) { // who only repeats itself makes no progress
-		n.neighbours[rank].moved, n.moved, n.rescuing = n.now, n.now, false
+		nb := &n.neighbours[rank]
+		nb.moved, nb.gained, n.moved, n.rescuing = n.now, n.now, n.now, false
 	}
 }
 

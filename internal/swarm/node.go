@@ -51,9 +51,14 @@ type node struct {
 	asked    time.Time    // when giveWork was last sent
 	deaf     []int        // peers that leave too much unread
 	fetching bool
-	wrong    []int // pieces of ours that an audit found wrong, to be replaced
-	stranded []int // pieces of ours to read whose last holder died while it was sending them
-	doubts   []int // Held: pieces of our file to be compared with what an audit found
+	order    order                   // while fetching
+	began    time.Time               // likewise
+	relieve  context.CancelCauseFunc // likewise: ends it
+	read     time.Duration           // of the orders before
+	idle     time.Time               // when there was last anything to read, or an answer to wait for
+	wrong    []int                   // pieces of ours that an audit found wrong, to be replaced
+	stranded []int                   // pieces of ours to read whose last holder died while it was sending them
+	doubts   []int                   // Held: pieces of our file to be compared with what an audit found
 
 	news    []int // pieces got since the last announcement
 	digests []digest
@@ -92,6 +97,7 @@ type neighbour struct {
 	plain    bool      // its connection is not encrypted, or was not
 	silent   bool      // it has been silent once until its connection was given up
 	moved    time.Time // when it last announced or was sent anything
+	gained   time.Time // when it last announced a piece or took works
 }
 
 // What workers tell the loop, besides what links do.
@@ -121,7 +127,7 @@ func newNode(c Config) *node {
 	n := &node{
 		Config: c, policy: c.policy(), digest: c.Object.Checksum.Algorithm,
 		events: make(chan any, 64), ended: make(chan struct{}),
-		now: now, moved: now, sampled: sample{at: now}, man: exchange.NewManifest(c.Layout),
+		now: now, moved: now, idle: now, sampled: sample{at: now}, man: exchange.NewManifest(c.Layout),
 		neighbours: make([]neighbour, len(c.Members)), rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{},
 	}
 	if !c.Object.Checksum.Usable(c.Layout) {
@@ -138,7 +144,7 @@ func newNode(c Config) *node {
 			n.works.Excuse(rank)
 		}
 		n.rank[m.Name] = rank
-		n.neighbours[rank] = neighbour{deadline: now.Add(connectFor), moved: now}
+		n.neighbours[rank] = neighbour{deadline: now.Add(connectFor), moved: now, gained: now}
 	}
 	return n
 }
@@ -355,6 +361,8 @@ func (n *node) tick(ctx context.Context) {
 	if n.now.Sub(n.asked) > answerWithin {
 		n.works.GiveUp()
 	}
+	n.relieved()
+	n.overtake()
 	for _, rank := range n.deaf {
 		n.expel(rank, fmt.Errorf("does not read what it is told (%d messages)", maxMessages))
 	}
@@ -454,7 +462,7 @@ func (n *node) fault(who, cause string) {
 
 func (n *node) progress() Progress {
 	p := Progress{
-		Phase: n.phase, Have: n.have, StoreBytes: unit.Bytes(n.fromStore.Load()), PeerBytes: n.fromPeers, SentBytes: n.sent,
+		Phase: n.phase, Have: n.have, StoreBytes: unit.Bytes(n.fromStore.Load()), StoreTime: n.reading(), PeerBytes: n.fromPeers, SentBytes: n.sent,
 		Done: n.done, DoneAt: n.doneAt, Verified: n.verified, Faults: append([]Fault(nil), n.faults...),
 	}
 	for rank := range n.neighbours {

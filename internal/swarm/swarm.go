@@ -110,13 +110,14 @@ type Config struct {
 
 // Progress is where a node's part stands.
 type Progress struct {
-	Phase      int        // 1: reads from the store; 2: exchanges with peers
-	Have       unit.Bytes // checked and on disk
-	StoreBytes unit.Bytes // payload read from the store, thrown away payload included
-	PeerBytes  unit.Bytes // payload received from peers, likewise
-	SentBytes  unit.Bytes // payload sent to peers
-	PlainPeers int        // neighbours whose connection was not encrypted
-	Done       bool       // the file is in its place
+	Phase      int           // 1: reads from the store; 2: exchanges with peers
+	Have       unit.Bytes    // checked and on disk
+	StoreBytes unit.Bytes    // payload read from the store, thrown away payload included
+	StoreTime  time.Duration // for which it did
+	PeerBytes  unit.Bytes    // payload received from peers, likewise
+	SentBytes  unit.Bytes    // payload sent to peers
+	PlainPeers int           // neighbours whose connection was not encrypted
+	Done       bool          // the file is in its place
 	DoneAt     time.Time
 	Verified   string // when Done: "source" or "peers"
 	Waiting    string // for what, in words; empty if it is not

@@ -96,6 +96,51 @@ func TestStealBeatsNonSteal(t *testing.T) {
 	}
 }
 
+// One node's connection to the store gives a hundredth, or nothing at all. The
+// others read what it has begun, too, and it gets that from them.
+func TestSlowReaderIsOvertaken(t *testing.T) {
+	took := map[string]time.Duration{}
+	for _, how := range []string{"well", "slow", "hanging"} {
+		swarmOf(t, 4, 40*unit.MiB, Steal, func(b *bench) {
+			for i := range b.configs {
+				b.configs[i].Store = slow{b.store, 4 << 20}
+			}
+			switch how {
+			case "slow":
+				b.configs[2].Store = slow{b.store, 40 << 10}
+			case "hanging":
+				b.configs[2].Store = hanging{b.store}
+			}
+			b.run()
+			b.complete(BySource, 0, 1, 2, 3)
+			took[how] = slices.Max(b.took)
+			most := b.object.Size
+			if how == "slow" {
+				most += most / 50
+			}
+			if got := b.storeBytes(); got < b.object.Size || got > most {
+				t.Errorf("%s: %d bytes left the store, want %d to %d", how, got, b.object.Size, most)
+			}
+			if p := b.results[2]; how == "slow" {
+				if rate := float64(p.StoreBytes) / p.StoreTime.Seconds(); rate < 30<<10 || rate > 120<<10 {
+					t.Errorf("it says that it read %d bytes in %v", p.StoreBytes, p.StoreTime)
+				}
+			}
+		})
+	}
+	if took["slow"] > 2*took["well"] || took["hanging"] > 2*took["well"] {
+		t.Errorf("all have it after %v", took)
+	}
+}
+
+// hanging is a store whose bodies never come.
+type hanging struct{ objstore.Store }
+
+func (h hanging) ReadRange(ctx context.Context, _ objstore.Object, _, _ unit.Bytes) (io.ReadCloser, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
 // The paper's barrier: no piece passes between nodes before all have been read
 // (Chiba et al. 2010, section 4.1).
 func TestNothingIsExchangedBeforeAllIsRead(t *testing.T) {

@@ -29,6 +29,7 @@ type Node struct {
 	State      string   `json:"state"`
 	DoneS      *float64 `json:"done_s"` // nil: it did not get the object; 0: it had it before
 	StoreBytes int64    `json:"store_bytes"`
+	StoreSlow  string   `json:"store_slow"` // how slow its connection to the store was, if it was
 	PeerBytes  int64    `json:"peer_bytes"`
 	SHA256     string   `json:"sha256"`
 	Verified   string   `json:"verified"`

@@ -1,0 +1,66 @@
+package steal
+
+import "time"
+
+// The paper lets a work that a node has begun stay with it. Where that node's
+// connection to the store gives a hundredth of what the others' give, all wait for one
+// work. So a node that has nothing left to do, and nobody to ask, overtakes it:
+//
+//	B  in hand  [ 7 8 9 10 ]      since 6 s, and none of it has come
+//	                 <───── A     claims it, and reads it from its tail
+//
+// B reads on from the front, and gives up what others have before it. That costs bytes
+// that are read twice, so it is for the extreme alone (Lags): in the paper's
+// figures the fastest connection gives 2.6 times what the slowest does.
+const (
+	patience  = 4               // as many of its own times for a piece does an idle node give another
+	leastWait = 2 * time.Second // whatever the rates: stores and processes pause
+
+	turnTime  = 100 * time.Millisecond // enough for a claim to be heard
+	mostTurns = 20
+)
+
+// Lags says of a node that has been at a piece for as long as waited whether
+// another one, that takes own for a piece, is to read in its place. It gives at most a piece in
+// that time, so what it has left takes it more than patience times as long as the other.
+// own is zero for one that has read nothing, which overtakes nobody.
+func Lags(waited, own time.Duration) bool {
+	return own > 0 && waited > max(leastWait, patience*own)
+}
+
+// Idle says whether the node has nothing to do and waits for no answer.
+func (n *Node) Idle() bool { return !n.Busy() && n.asked < 0 }
+
+// Overtake claims a work that its owner has in hand and hardly gets on with, the last of them. It
+// returns that owner and what to tell everybody; nothing to tell if there is no such
+// work, or the node is not idle or does not steal. own is as in Lags, idle is for how long the node has been so,
+// and waited says of each rank how long ago it last had a piece or works more than before. Those that
+// are idle at once take turns, so that what one claims the next has heard: else each would read a piece
+// for nothing. O(works × pieces of one).
+func (n *Node) Overtake(held Held, own, idle time.Duration, waited func(rank int) time.Duration) (victim int, tell []Claim) {
+	if !n.steals || !n.Idle() {
+		return 0, nil
+	}
+	nodes := len(n.living)
+	for w := len(n.works) - 1; w >= 0; w-- {
+		turn := min((n.self-w%nodes+nodes)%nodes, mostTurns)
+		o := n.Owner(w)
+		if idle < time.Duration(turn)*turnTime || o == n.self || n.term[w] >= maxTerm || n.missing(w, held).Empty() || !Lags(waited(o), own) {
+			continue
+		}
+		n.term[w]++
+		n.claimant[w] = n.self
+		n.overtaken[w] = true
+		n.push(w)
+		return o, []Claim{{n.self, n.hands([]int{w})}}
+	}
+	return 0, nil
+}
+
+// GoOn puts a work back on the list that the node has overtaken, when it has read a piece of it: Next
+// gives it out piece by piece.
+func (n *Node) GoOn(work int) {
+	if n.overtaken[work] && n.Owner(work) == n.self {
+		n.push(work)
+	}
+}
