@@ -33,6 +33,8 @@ type machine struct {
 	blind   map[string]string    // preparing: answered that it may not read the source, and why
 	heard   map[string]time.Time // running: the member's last sign of life
 	missing map[string]time.Time // running: the member's first beat that did not list the job
+	moved   map[string]time.Time // running: when the member's own word last told of something new
+	placed  time.Time            // running: when the first node was heard to have the object in its place; zero: none has
 	lost    map[string]bool      // silent for too long: failed, unless it only served others; what it says when it is back still counts while the job runs
 	timeout time.Time            // of the job as a whole; zero: none
 	expired bool                 // the nodes were told to stop because of timeout
@@ -76,7 +78,7 @@ type (
 // newMachine is a job that has just been accepted. addrs has the address of
 // every node that is up; down says of each of the others why it is not.
 func newMachine(job Job, addrs, down map[string]string) *machine {
-	m := &machine{job: job, addrs: addrs, ready: map[string]bool{}, blind: map[string]string{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, lost: map[string]bool{}}
+	m := &machine{job: job, addrs: addrs, ready: map[string]bool{}, blind: map[string]string{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, moved: map[string]time.Time{}, lost: map[string]bool{}}
 	m.job.State, m.job.Revision, m.job.Nodes = Preparing, 1, nil
 	for name := range addrs {
 		m.job.Nodes = append(m.job.Nodes, NodeStatus{Name: name, State: Preparing})
@@ -96,7 +98,7 @@ const errRestarted = "control plane restarted while the job was being prepared; 
 // can have been heard meanwhile, so everybody is given time to come back.
 // changed says that the record has to be written.
 func resume(job Job, now time.Time) (m *machine, changed bool) {
-	m = &machine{job: job, ready: map[string]bool{}, blind: map[string]string{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, lost: map[string]bool{}}
+	m = &machine{job: job, ready: map[string]bool{}, blind: map[string]string{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, moved: map[string]time.Time{}, lost: map[string]bool{}}
 	m.job.Nodes = slices.Clone(job.Nodes)
 	switch job.State {
 	case Preparing:
@@ -111,6 +113,7 @@ func resume(job Job, now time.Time) (m *machine, changed bool) {
 	case Running:
 		for _, mem := range m.job.Members {
 			m.heard[mem.Name] = now.Add(restartGrace - lostAfter)
+			m.moved[mem.Name] = now
 		}
 		m.setTimeout()
 		if m.job.Stopping != "" {
@@ -249,7 +252,7 @@ func (m *machine) start(now time.Time) (cmds []command, started bool) {
 		}
 		n.State, n.NoAccess = Running, m.blind[n.Name] != ""
 		m.job.Members = append(m.job.Members, Member{Name: n.Name, Addr: m.addrs[n.Name], Held: m.ready[n.Name], NoAccess: n.NoAccess})
-		m.heard[n.Name] = now
+		m.heard[n.Name], m.moved[n.Name] = now, now
 		cmds = append(cmds, cmdStart{n.Name})
 	}
 	return cmds, true
@@ -276,6 +279,11 @@ func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable b
 	}
 	back := m.lost[s.Name]
 	delete(m.lost, s.Name)
+	same := s
+	same.StoreS = n.StoreS // which goes on while a read hangs
+	if !reflect.DeepEqual(*n, same) {
+		m.moved[s.Name] = now
+	}
 	changed = back || !reflect.DeepEqual(*n, s)
 	durable = back || s.State != n.State || s.Serving != n.Serving
 	*n = s
@@ -332,6 +340,9 @@ func (m *machine) tick(now time.Time) (cmds []command, changed bool) {
 	if m.job.State != Running {
 		return nil, changed
 	}
+	if m.placed.IsZero() && slices.ContainsFunc(m.job.Nodes, func(n NodeStatus) bool { return n.State == Done || n.State == Present }) {
+		m.placed = now
+	}
 	for i := range m.job.Nodes {
 		n := &m.job.Nodes[i]
 		if n.over() {
@@ -350,6 +361,14 @@ func (m *machine) tick(now time.Time) (cmds []command, changed bool) {
 		case silent:
 			n.State, n.Error = Failed, fmt.Sprintf("lost: no sign of life for %v", lostAfter)
 			m.lost[n.Name] = true
+		case m.job.Stopping == "" && m.stuck(now, n):
+			n.Error = fmt.Sprintf("stuck: nothing has moved for %v with %v of %v there, though the agent answers and other nodes have the object", now.Sub(m.moved[n.Name]).Round(time.Second), n.Have, m.job.Object.Size)
+			if n.Waiting != "" {
+				n.Error += "; it waits for " + n.Waiting
+			}
+			n.Error += ": look at its disk and its log"
+			n.State = Failed
+			cmds = append(cmds, cmdStop{n.Name, n.Error, true})
 		default:
 			continue
 		}
@@ -357,6 +376,24 @@ func (m *machine) tick(now time.Time) (cmds []command, changed bool) {
 		changed = true
 	}
 	return cmds, changed
+}
+
+// stuck says of a node that runs, and is heard, whether nothing has moved for so
+// long that nothing will: others have the object and could give it. Its own
+// deadlines, of which the longest is two minutes, come first, since it knows more of the cause. While
+// it has all and its disk is to make it durable, or reads it again, there is nothing to be seen moving.
+func (m *machine) stuck(now time.Time, n *NodeStatus) bool {
+	if m.placed.IsZero() {
+		return false
+	}
+	since, wait := m.moved[n.Name], stuckAfter
+	if m.placed.After(since) {
+		since = m.placed
+	}
+	if n.Have == m.job.Object.Size {
+		wait += time.Duration(float64(n.Have) / float64(slowestDisk) * float64(time.Second))
+	}
+	return now.Sub(since) >= wait
 }
 
 func stoppedState(failed bool) State {

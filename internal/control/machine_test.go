@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/unit"
 )
 
 // A scenario is a list of events with the time since the job was accepted, and
@@ -157,6 +158,35 @@ func TestMachine(t *testing.T) {
 			{11 * s, ticked{}, "save running: a=failed b=running"},
 			{12 * s, status("b", Done), "save failed: a=failed b=done (a: lost: no sign of life for 10s)"},
 		}},
+		"stuck": {up: up("a", "b", "c"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) prepare(c) preparing: a=preparing b=preparing c=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing c=preparing"},
+			{1 * s, ready("b"), "preparing: a=preparing b=preparing c=preparing"},
+			{1 * s, ready("c"), "start(a) start(b) start(c) save running: a=running b=running c=running"},
+			{2 * s, hasStatus{NodeStatus{Name: "a", State: Running, Have: 5}}, "running: a=running b=running c=running"},
+			{2 * s, hasStatus{NodeStatus{Name: "b", State: Running, Have: 5}}, "running: a=running b=running c=running"},
+			{299 * s, hasBeaten{"a", true}, "running: a=running b=running c=running"},
+			{299 * s, hasStatus{NodeStatus{Name: "b", State: Running, Have: 6}}, "running: a=running b=running c=running"},
+			{299 * s, serving("c", Done), "save running: a=running b=running c=done+serving"},
+			{300 * s, ticked{}, "running: a=running b=running c=done+serving"}, // it has not been able to get it for long
+			{400 * s, hasStatus{NodeStatus{Name: "b", State: Running, Have: 7}}, "running: a=running b=running c=done+serving"},
+			{449 * s, hasStatus{NodeStatus{Name: "a", State: Running, Have: 5, StoreS: 440}}, "running: a=running b=running c=done+serving"},
+			{449 * s, hasBeaten{"b", true}, "running: a=running b=running c=done+serving"},
+			{449 * s, hasBeaten{"c", true}, "running: a=running b=running c=done+serving"},
+			{449 * s, ticked{}, "running: a=running b=running c=done+serving"},
+			{450 * s, ticked{}, "stop(a) save running: a=failed b=running c=done+serving"},
+			{451 * s, status("a", Done), "running: a=failed b=running c=done+serving"}, // too late
+			{452 * s, status("b", Done), "save running: a=failed b=done c=done+serving"},
+			{453 * s, status("c", Done), "save failed: a=failed b=done c=done (a: stuck: nothing has moved for 7m28s with 5 B of 10 B there, though the agent answers and other nodes have the object: look at its disk and its log)"},
+		}},
+		"nobody is stuck where nobody has it": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{3599 * s, hasBeaten{"a", true}, "running: a=running b=running"},
+			{3599 * s, hasBeaten{"b", true}, "running: a=running b=running"},
+			{3600 * s, ticked{}, "running: a=running b=running"},
+		}},
 		"lost and found": {up: up("a", "b"), happens: []happening{
 			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
 			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
@@ -239,6 +269,22 @@ func TestMachine(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A disk may take its time with what is there.
+func TestStuckAtItsDisk(t *testing.T) {
+	t0 := time.Unix(1e9, 0)
+	m := newMachine(Job{ID: "j", Object: objstore.Object{Size: 10e9}}, map[string]string{"a": "a:1"}, nil)
+	m.placed, m.moved["a"] = t0, t0
+	for _, tt := range []struct {
+		have unit.Bytes
+		want time.Duration
+	}{{10e9 - 1, 150 * time.Second}, {10e9, 1150 * time.Second}} {
+		n := &NodeStatus{Name: "a", Have: tt.have}
+		if m.stuck(t0.Add(tt.want-1), n) || !m.stuck(t0.Add(tt.want), n) {
+			t.Errorf("with %v there it is not stuck after %v and no sooner", tt.have, tt.want)
+		}
 	}
 }
 

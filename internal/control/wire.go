@@ -20,6 +20,7 @@ const (
 	reportEvery   = 250 * time.Millisecond // 4 Hz
 	memberTTL     = 6 * time.Second        // of a member that no longer beats
 	lostAfter     = 10 * time.Second       // a job's member
+	stuckAfter    = 150 * time.Second      // a job's member that is heard, and nothing moves there
 	missingFor    = 2 * time.Second        // an agent that beats without the job
 	prepareWithin = 15 * time.Second
 	statWithin    = 15 * time.Second
@@ -29,6 +30,9 @@ const (
 	restartGrace  = 15 * time.Second // more than lostAfter for agents to find a restarted hub again
 	holdPrepared  = 2 * time.Minute  // how long an agent waits for the start of what it has prepared
 )
+
+// slowestDisk is what the disk of a node is reckoned to write and read at least.
+const slowestDisk = 10 * unit.MBps
 
 // Sizes on the wire.
 const (
