@@ -22,7 +22,6 @@ import (
 const (
 	maxHandshakes     = 256 // under way at once; then one that does not get on makes room (door), or callers wait in the listen backlog
 	maxHandshakesHost = 128 // of these from one host, which may run 64 nodes that all call at once
-	maxStrangers      = 256 // connections of clients without a certificate
 	maxWaiting        = 256 // data connections for jobs that are not on offer yet
 	maxWaitingNode    = 16  // of these from one node
 )
@@ -59,23 +58,24 @@ type Port struct {
 	handlers map[string]handler
 	refuse   *tls.Config // for those who ask for none of our protocols
 
-	handshakes, strangers chan struct{} // hold a token for each
-	waiting               waiters
-	door                  door
-	refusals              [refusalKinds]atomic.Int64
+	handshakes chan struct{} // holds a token for each
+	waiting    waiters
+	door       door
+	refusals   [refusalKinds]atomic.Int64
 
-	mu       sync.Mutex        // guards what follows
-	offers   map[string]*offer // by job
-	security map[string]bool   // by node, with Trusted: whether its connections are plain
-	offered  chan struct{}     // closed and replaced at each new offer
-	revoked  map[string]bool   // keys of nodes that were removed from the cluster
-	open     map[*Conn]bool    // data connections that are not closed
-	placed   uint64            // the last number given to a connection by crowd
+	mu       sync.Mutex           // guards what follows
+	offers   map[string]*offer    // by job
+	security map[string]bool      // by node, with Trusted: whether its connections are plain
+	offered  chan struct{}        // closed and replaced at each new offer
+	revoked  map[string]bool      // keys of nodes that were removed from the cluster
+	open     map[*Conn]bool       // data connections that are not closed
+	placed   uint64               // the last number given to a connection by crowd
+	visits   map[pki.Identity]int // that go on, by who is there; all without a certificate as one
 }
 
 // Why callers were refused.
 const (
-	refusedCrowd = iota // too many of its kind
+	refusedCrowd = iota // too many of its kind, or a removed node among them
 	refusedTLS          // no certificate of ours, no protocol of ours, no TLS at all
 	refusedHello        // a data connection that was not accepted
 	refusalKinds
@@ -136,7 +136,7 @@ func New(ln net.Listener, o Options) (*Port, error) {
 	p := &Port{
 		o: o, ln: ln, handlers: map[string]handler{},
 		handshakes: make(chan struct{}, maxHandshakes),
-		strangers:  make(chan struct{}, maxStrangers),
+		visits:     map[pki.Identity]int{},
 		security:   map[string]bool{}, offers: map[string]*offer{}, offered: make(chan struct{}), open: map[*Conn]bool{},
 	}
 	if o.Credentials != nil {
@@ -328,15 +328,14 @@ func (p *Port) serve(ctx context.Context, raw net.Conn, caller *caller) {
 		return
 	}
 	defer t.Close()
-	if who == (pki.Identity{}) {
-		select {
-		case p.strangers <- struct{}{}:
-			defer func() { <-p.strangers }()
-		default:
+	if !h.clientCert {
+		leave, err := p.visit(who, pki.PeerKey(cs))
+		if err != nil {
 			p.refusals[refusedCrowd].Add(1)
-			log.Warn("too many connections without a certificate", "limit", maxStrangers)
+			log.Info("connection refused", "protocol", cs.NegotiatedProtocol, "who", who, "err", err)
 			return
 		}
+		defer leave()
 	}
 	done()
 	t.SetDeadline(time.Time{})
