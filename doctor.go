@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -53,13 +52,8 @@ func (w *worker) Check(ctx context.Context, r control.CheckRequest) control.Node
 
 func (w *worker) checkRoot(dir string) (r control.RootCheck) {
 	r.Dir = dir
-	probe := filepath.Join(dir, "x")
-	if err := w.roots.Check(probe); err != nil {
-		r.Error = err.Error()
-		return r
-	}
 	var err error
-	if r.Free, err = w.roots.Free(probe); err != nil {
+	if r.Free, err = w.roots.Writable(dir); err != nil {
 		r.Error = err.Error()
 	}
 	return r

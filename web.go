@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +40,7 @@ type web struct {
 }
 
 func (n *Node) web() *web {
-	p := metrics.Process{Version: n.config.Version, Port: n.port}
+	p := metrics.Process{Version: n.config.Version, Refusals: n.port.Refusals, Log: n.log}
 	if n.hub != nil {
 		p.Census = n.hub.Census
 	}
@@ -143,7 +142,8 @@ func (n *Node) Healthy(ctx context.Context) error {
 			errs = append(errs, a.Healthy(ctx))
 		}
 		for _, dir := range n.worker.roots.Dirs() {
-			errs = append(errs, n.worker.roots.Check(filepath.Join(dir, "x")))
+			_, err := n.worker.roots.Writable(dir)
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

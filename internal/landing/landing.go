@@ -58,7 +58,7 @@ type root struct {
 type place struct {
 	root
 	path string // absolute
-	rel  string // to the root; never "."
+	rel  string // to the root; "." in Writable only
 }
 
 func (p place) parent() string { return filepath.Dir(p.rel) }
@@ -239,11 +239,40 @@ func reason(err error) error {
 	return err
 }
 
-// probeName is what Check makes and removes at once.
-const probeName = ".freshet-check"
+// probe makes a file in a directory below the root, and removes it: permissions, mounts
+// and quotas have more ways to forbid writing than one could ask for. One that a killed
+// process of our number has left is no obstacle.
+func (p place) probe(dir string) error {
+	name := filepath.Join(dir, fmt.Sprintf(".freshet-check.%d", os.Getpid()))
+	f, err := p.r.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return p.wrap(err)
+	}
+	if err := errors.Join(f.Close(), p.r.Remove(name)); err != nil {
+		return p.wrap(err)
+	}
+	return nil
+}
 
-// Check says whether a file could land at path. It tries: permissions, mounts
-// and quotas have more ways to forbid writing than one could ask for.
+// Writable says whether files can be made in a root, one of Dirs, and how
+// much an ordinary user can write there.
+func (r *Roots) Writable(dir string) (free unit.Bytes, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, root := range r.roots {
+		if root.dir != dir {
+			continue
+		}
+		p := place{root: root, path: dir, rel: "."} // not a destination: nothing is to land there
+		if err := p.probe("."); err != nil {
+			return 0, err
+		}
+		return p.free(".")
+	}
+	return 0, fmt.Errorf("%s is no root of this node (%s)", dir, strings.Join(r.Dirs(), ", "))
+}
+
+// Check says whether a file could land at path. It tries.
 func (r *Roots) Check(path string) error {
 	p, err := r.locate(path)
 	if err != nil {
@@ -258,15 +287,7 @@ func (r *Roots) Check(path string) error {
 	if err != nil {
 		return err
 	}
-	probe := filepath.Join(dir, fmt.Sprintf("%s.%d", probeName, os.Getpid()))
-	f, err := p.r.OpenFile(probe, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return p.wrap(err)
-	}
-	if err := errors.Join(f.Close(), p.r.Remove(probe)); err != nil {
-		return p.wrap(err)
-	}
-	return nil
+	return p.probe(dir)
 }
 
 // Free is how much can be written at path by an ordinary user.
@@ -279,6 +300,11 @@ func (r *Roots) Free(path string) (unit.Bytes, error) {
 	if err != nil {
 		return 0, err
 	}
+	return p.free(dir)
+}
+
+// free is what is left on the file system of a directory below the root.
+func (p place) free(dir string) (unit.Bytes, error) {
 	d, err := p.r.Open(dir)
 	if err != nil {
 		return 0, p.wrap(err)

@@ -399,6 +399,38 @@ func TestRootsMayBeSymlinksAndNested(t *testing.T) {
 	wantError(t, none.Check("/x"), "no root")
 }
 
+// What lies in a root already does not keep it from being written.
+func TestWritable(t *testing.T) {
+	outer := t.TempDir()
+	inner := filepath.Join(outer, "inner")
+	for _, dir := range []string{inner, filepath.Join(outer, "x"), filepath.Join(inner, "x")} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := filepath.Join(inner, fmt.Sprintf(".freshet-check.%d", os.Getpid())) // by a killed process
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := openAt(t, t.TempDir(), outer, inner)
+	for _, dir := range r.Dirs() {
+		if free, err := r.Writable(dir); err != nil || free <= 0 {
+			t.Errorf("%s: %v free, %v; want that it can be written", dir, free, err)
+		}
+	}
+	wantTree(t, outer, "inner/", "inner/x/", "x/")
+	_, err := r.Writable(filepath.Join(outer, "x"))
+	wantError(t, err, filepath.Join(outer, "x")+" is no root of this node", inner)
+	if err := os.RemoveAll(inner); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Writable(inner)
+	wantError(t, err, inner, "no such file")
+	if _, err := r.Writable(outer); err != nil {
+		t.Errorf("without the inner root: %v", err)
+	}
+}
+
 func TestBusyNamesTheJob(t *testing.T) {
 	r, dir := openRoots(t)
 	path := filepath.Join(dir, "new", "f")

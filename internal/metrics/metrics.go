@@ -2,7 +2,8 @@
 // into counters of their own and know nothing of it; a scrape reads those.
 //
 //	freshet_build_info{version,go}                     1
-//	freshet_store_received_bytes_total                 payload read from stores, thrown away ones included
+//	freshet_store_received_bytes_total                 payload read from stores, thrown away ones included; what
+//	                                                   proves access is not in it
 //	freshet_peer_received_bytes_total{peer}            payload received from that node, likewise
 //	freshet_peer_sent_bytes_total{peer}                payload given to that node
 //	freshet_pieces_verified_total                      pieces on the disk whose digest is right
@@ -16,6 +17,7 @@
 //	freshet_callers_refused_total{why}                 crowd: too many at once; tls: handshakes, one for each look that the control
 //	                                                   plane takes at a node that registers; hello: data connections
 //	freshet_cluster_nodes{state}, freshet_cluster_jobs{state}, freshet_cluster_tokens   of a control plane
+//	freshet_cluster_records_up                         1, or 0 if its records do not answer; then the three before are not there
 //
 // and what the Go runtime and the system say of the process. The label peer has
 // as many values as the cluster has nodes.
@@ -23,6 +25,7 @@ package metrics
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"time"
@@ -38,10 +41,11 @@ import (
 
 // Process is what there is to read. What is nil is not shown.
 type Process struct {
-	Version string
-	Port    *peer.Port
-	Agent   *Agent
-	Census  func(ctx context.Context) (control.Census, error) // of a control plane
+	Version  string
+	Refusals func(f func(why string, n int64)) // of the port
+	Agent    *Agent
+	Census   func(ctx context.Context) (control.Census, error) // of a control plane
+	Log      *slog.Logger                                      // what could not be read; nil: slog.Default()
 }
 
 // Agent is a process's part in jobs.
@@ -55,15 +59,25 @@ type Agent struct {
 // censusWithin is how long the control plane's records may take at a scrape.
 const censusWithin = 5 * time.Second
 
-// Handler answers scrapes. It asks for no credentials: that is its caller's part.
+// Handler answers scrapes. It asks for no credentials: that is its caller's
+// part. What cannot be read is left out: a scrape that fails as a whole says
+// less than one without a metric, when somebody wants to know what is wrong.
 func Handler(p Process) http.Handler {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector{p})
+	if p.Log == nil {
+		p.Log = slog.Default()
+	}
+	process := prometheus.NewRegistry()
+	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		families, err := r.Gather()
-		if err != nil {
+		ours := prometheus.NewRegistry()
+		ours.MustRegister(collector{p, req.Context()})
+		families, err := prometheus.Gatherers{process, ours}.Gather()
+		if err != nil && len(families) == 0 {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
+		}
+		if err != nil {
+			p.Log.Warn("some metrics cannot be read", "err", err)
 		}
 		format := expfmt.Negotiate(req.Header)
 		w.Header().Set("Content-Type", string(format))
@@ -102,15 +116,19 @@ var (
 	clusterNodes = desc("cluster_nodes", "Registered nodes, by state.", "state")
 	clusterJobs  = desc("cluster_jobs", "Jobs that the control plane remembers, by state.", "state")
 	tokens       = desc("cluster_tokens", "Tokens with which nodes can join right now.")
+	recordsUp    = desc("cluster_records_up", "Whether the control plane's records answer.")
 )
 
-// collector reads a process.
-type collector struct{ p Process }
+// collector reads a process, for one scrape.
+type collector struct {
+	p   Process
+	ctx context.Context // the scrape's; Prometheus's interface has no place for it
+}
 
 func (c collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		build, fromStore, fromPeer, toPeer, verified, retries, rejected, events, blocks, poolBlocks, poolFree, waits,
-		jobsRunning, jobsEnded, refused, clusterNodes, clusterJobs, tokens,
+		jobsRunning, jobsEnded, refused, clusterNodes, clusterJobs, tokens, recordsUp,
 	} {
 		out <- d
 	}
@@ -124,8 +142,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(build, 1, c.p.Version, runtime.Version())
-	if c.p.Port != nil {
-		c.p.Port.Refusals(func(why string, n int64) { counter(refused, float64(n), why) })
+	if c.p.Refusals != nil {
+		c.p.Refusals(func(why string, n int64) { counter(refused, float64(n), why) })
 	}
 	if a := c.p.Agent; a != nil {
 		s := a.Swarm
@@ -154,13 +172,15 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	if c.p.Census != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), censusWithin)
+		ctx, cancel := context.WithTimeout(c.ctx, censusWithin)
 		defer cancel()
 		census, err := c.p.Census(ctx)
 		if err != nil {
-			out <- prometheus.NewInvalidMetric(clusterNodes, err)
+			c.p.Log.Warn("the control plane's records are not in the metrics", "err", err)
+			gauge(recordsUp, 0)
 			return
 		}
+		gauge(recordsUp, 1)
 		for state, n := range census.Nodes {
 			gauge(clusterNodes, float64(n), state)
 		}

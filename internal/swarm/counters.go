@@ -30,19 +30,24 @@ type PeerCounters struct {
 	Received, Sent atomic.Int64 // bytes of payload
 }
 
-// What a node's part of a job can wait for, while its file is not in its place.
+// Wait is what a node's part of a job can wait for, while its file is not in its place.
+type Wait int
+
 const (
-	waitStore   = iota // it reads from the store
-	waitBarrier        // others do, and pieces are not passed on before they have ended
-	waitPeers
-	waitDisk // the file is made durable
+	ForStore   Wait = iota // it reads from the store
+	ForBarrier             // others do, and pieces are not passed on before they have ended
+	ForPeers
+	ForDisk // the file is made durable
 	waitKinds
 )
 
-var waitNames = [waitKinds]string{waitStore: "store", waitBarrier: "barrier", waitPeers: "peers", waitDisk: "disk"}
+var waitNames = [waitKinds]string{ForStore: "store", ForBarrier: "barrier", ForPeers: "peers", ForDisk: "disk"}
 
-// peer is the share of the peer of that name.
-func (c *Counters) peer(name string) *PeerCounters {
+// Waited notes that a job has waited.
+func (c *Counters) Waited(w Wait, d time.Duration) { c.waits[w].Add(int64(d)) }
+
+// Peer is the share of the peer of that name.
+func (c *Counters) Peer(name string) *PeerCounters {
 	if p, ok := c.peers.Load(name); ok {
 		return p.(*PeerCounters)
 	}
@@ -83,7 +88,7 @@ func (n *node) count() {
 	c.Events.Add(now.events - last.events)
 	c.Queued.Add(now.queued - last.queued)
 	if !n.done {
-		c.waits[n.waitsFor()].Add(int64(now.at.Sub(last.at)))
+		c.Waited(n.waitsFor(), now.at.Sub(last.at))
 	}
 	n.sampled = now
 }
@@ -94,16 +99,16 @@ func (n *node) uncount() {
 	n.Counters.Queued.Add(-n.sampled.queued)
 }
 
-func (n *node) waitsFor() int {
+func (n *node) waitsFor() Wait {
 	switch {
 	case n.commits:
-		return waitDisk
+		return ForDisk
 	case n.fetching:
-		return waitStore
+		return ForStore
 	case !n.ex.Open():
-		return waitBarrier
+		return ForBarrier
 	}
-	return waitPeers
+	return ForPeers
 }
 
 // pieceBytes is the size of a piece as a count.

@@ -57,8 +57,8 @@ func TestCountersSayWhatWasMoved(t *testing.T) {
 				sent += share.Sent.Load()
 				for j := range counters {
 					// A block that nobody needs any more may be cut off on its way.
-					if nodeName(j) == name && counters[j].peer(nodeName(i)).Sent.Load() < share.Received.Load() {
-						t.Errorf("n%d got %d bytes from %s, which has sent it %d", i, share.Received.Load(), name, counters[j].peer(nodeName(i)).Sent.Load())
+					if nodeName(j) == name && counters[j].Peer(nodeName(i)).Sent.Load() < share.Received.Load() {
+						t.Errorf("n%d got %d bytes from %s, which has sent it %d", i, share.Received.Load(), name, counters[j].Peer(nodeName(i)).Sent.Load())
 					}
 				}
 			})

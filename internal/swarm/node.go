@@ -295,7 +295,7 @@ func (n *node) handle(ctx context.Context, ev any) {
 		n.block(ev)
 	case evSent:
 		n.sent += unit.Bytes(ev.n)
-		n.Counters.peer(n.Members[ev.link.rank].Name).Sent.Add(int64(ev.n))
+		n.Counters.Peer(n.Members[ev.link.rank].Name).Sent.Add(int64(ev.n))
 		n.ex.Sent(ev.link.rank, unit.Bytes(ev.n), n.now)
 		n.neighbours[ev.link.rank].moved = n.now
 	case evFetched:
