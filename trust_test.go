@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -44,8 +46,9 @@ func calls(t *testing.T, creds *pki.Credentials, addr, name string) error {
 	return err
 }
 
-// TestNodeIsRemoved removes a node in the middle of a job. The others finish
-// without it and refuse it, also after a restart with nobody to ask.
+// TestNodeIsRemoved removes a node in the middle of a job. Within five seconds
+// the others have closed its connections and refuse it, also after a restart with nobody
+// to ask. They finish without it.
 func TestNodeIsRemoved(t *testing.T) {
 	t.Parallel()
 	store := newBucket(t)
@@ -65,8 +68,52 @@ func TestNodeIsRemoved(t *testing.T) {
 	job = c.await(t, job, "first pieces on n2", func(j freshet.Job) bool { return status(t, j, "n2").Have > 0 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	nodes, err := c.client.Nodes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := map[string]string{}
+	for _, n := range nodes {
+		addr[n.Name] = n.Addr
+	}
+	ended := make(chan error, 2) // what n2 has open at n0 and n1, where it waits for another job
+	for _, name := range []string{"n0", "n1"} {
+		port, err := peer.Listen("127.0.0.1:0", peer.Options{Credentials: creds, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer port.Close()
+		go func() { // ends with ctx at the latest
+			_, err := port.Dial(ctx, addr[name], name, "another")
+			ended <- err
+		}()
+	}
 	if err := c.client.RemoveNode(ctx, "n2"); err != nil {
 		t.Fatal(err)
+	}
+	removed := time.Now()
+	const promised = 5 * time.Second // docs/security.md
+	for range cap(ended) {
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("n2 was let in after its removal")
+			}
+		case <-time.After(time.Until(removed.Add(promised))):
+			t.Errorf("%v after the removal n2 still has a connection", time.Since(removed))
+		}
+	}
+	for _, name := range []string{"n0", "n1"} {
+		for {
+			began := time.Now()
+			err := calls(t, creds, addr[name], name)
+			if err == nil {
+				break
+			}
+			if began.Sub(removed) > promised {
+				t.Fatalf("%s does not refuse n2 %v after the removal: %v", name, began.Sub(removed), err)
+			}
+		}
 	}
 	job = c.watch(t, job)
 	c.failedOnly(t, job, "n2", data, "removed from the cluster")
@@ -82,17 +129,6 @@ func TestNodeIsRemoved(t *testing.T) {
 	victim.stop() // it has ended already, and now its process tells with what
 	if code := victim.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(c.log.String(), "node n2 was removed from the cluster") {
 		t.Errorf("the removed agent ended with the code %d, and does not say why", code)
-	}
-	nodes, err := c.client.Nodes(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := map[string]string{}
-	for _, n := range nodes {
-		addr[n.Name] = n.Addr
-	}
-	for _, name := range []string{"n0", "n1"} {
-		eventually(t, name+" refuses n2", func() bool { return calls(t, creds, addr[name], name) == nil })
 	}
 
 	// Nobody is there to tell n1 when it is back.
@@ -118,6 +154,83 @@ func TestNodeIsRemoved(t *testing.T) {
 	abandon()
 	if err := <-started; err == nil {
 		t.Error("n1 says that it has a control plane")
+	}
+}
+
+// TestJoinServesNothingElse: without a certificate there is one door besides
+// health, where the control plane is, and who keeps knocking there waits.
+func TestJoinServesNothingElse(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{peer.ProtocolHTTP}}}}
+	call := func(addr, method, path, body string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), method, "https://"+addr+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(b)
+	}
+	hub, agent := c.first.Addr(), c.byName["n1"].Addr()
+	const long = 1 << 20
+	for _, tt := range []struct {
+		addr, method, path, body string
+		want                     int
+	}{
+		{hub, "GET", "/", "", 404},
+		{hub, "GET", control.JoinPath, "", 404},
+		{hub, "POST", "/v1/jobs", "{}", 404},
+		{hub, "POST", control.JoinPath, "{", 400},
+		{hub, "POST", control.JoinPath, strings.Repeat(" ", long) + "{}", 400},
+		{hub, "POST", control.JoinPath, "{}", 403},
+		{agent, "GET", "/", "", 404},
+		{agent, "POST", "/v1/jobs", "{}", 404},
+		{agent, "POST", control.JoinPath, "{}", 404},
+	} {
+		got, body := call(tt.addr, tt.method, tt.path, tt.body)
+		if got != tt.want && !(got == 0 && len(tt.body) > long) { // who is still writing may not hear the answer
+			t.Errorf("%s %s: got %d %s, want %d", tt.method, tt.path, got, body, tt.want)
+		}
+	}
+	limited := false
+	for range 12 {
+		got, _ := call(hub, "POST", control.JoinPath, "{}")
+		limited = limited || got == http.StatusTooManyRequests
+	}
+	if !limited {
+		t.Error("failures are not limited")
+	}
+}
+
+// TestClockRunsFromAccepted: the time that a node is said to have had the
+// object after counts what came before it could begin, too.
+func TestClockRunsFromAccepted(t *testing.T) {
+	t.Parallel()
+	const preparing = 2 * time.Second
+	store := newBucket(t)
+	data := random(33, 3<<20)
+	store.put(t, "model", data)
+	c := newCluster(t, 3)
+	endpoint := store.behind(t, front{before: func(_ http.ResponseWriter, r *http.Request) bool {
+		if _, _, ok := span(r); !ok && r.Method == http.MethodGet && r.Header.Get("Range") != "" { // what proves access, before the job begins
+			select {
+			case <-time.After(preparing):
+			case <-r.Context().Done():
+			}
+		}
+		return false
+	}})
+	job := c.run(t, freshet.Spec{Source: at(endpoint, "model"), Dest: c.dest("clock", "model")})
+	arrived(t, job, data)
+	for _, n := range job.Nodes {
+		if n.DoneS < preparing.Seconds() {
+			t.Errorf("%s is said to have had the object after %v s, and preparing took %v", n.Name, n.DoneS, preparing)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -129,46 +128,6 @@ func TestTokenRace(t *testing.T) {
 	}
 	if in != 2 {
 		t.Errorf("%d joined with a token for 2", in)
-	}
-}
-
-// Without a certificate there is one door, and who keeps knocking waits.
-func TestJoinServesNothingElse(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: pki.JoinTLS(h.Fingerprint())}}
-	defer client.CloseIdleConnections()
-	call := func(method, path, body string) (int, string) {
-		req, err := http.NewRequest(method, "https://"+h.addr+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return 0, err.Error()
-		}
-		defer resp.Body.Close()
-		b, _ := io.ReadAll(resp.Body)
-		return resp.StatusCode, string(b)
-	}
-	for _, c := range []struct {
-		method, path, body string
-		want               int
-	}{
-		{"GET", "/", "", 404}, {"GET", JoinPath, "", 404}, {"POST", "/v1/jobs", "{}", 404},
-		{"POST", JoinPath, "{", 400}, {"POST", JoinPath, strings.Repeat(" ", 2*maxJoin) + "{}", 400}, {"POST", JoinPath, "{}", 403},
-	} {
-		if got, body := call(c.method, c.path, c.body); got != c.want && !(got == 0 && len(c.body) > maxJoin) {
-			t.Errorf("%s %s: got %d %s, want %d", c.method, c.path, got, body, c.want)
-		}
-	}
-	limited := false
-	for range 12 {
-		got, _ := call("POST", JoinPath, "{}")
-		limited = limited || got == 429
-	}
-	if !limited {
-		t.Error("failures are not limited")
 	}
 }
 

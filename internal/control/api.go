@@ -387,7 +387,7 @@ func (h *Hub) recording(ctx context.Context, r recordingRequest) (*nats.Msg, err
 	if err != nil {
 		return nil, err
 	}
-	m, err := h.askRaw(ctx, r.Node, "recording", body, 20*time.Second)
+	m, err := h.askRaw(ctx, r.Node, "recording", func() []byte { return body }, 20*time.Second)
 	if err != nil {
 		return nil, fail(ErrDown, "%s did not send its recording: %v", r.Node, err)
 	}

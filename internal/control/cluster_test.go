@@ -1,11 +1,15 @@
 package control
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
@@ -71,7 +77,12 @@ func startHub(t *testing.T, config Config, addr string) *testHub {
 		t.Fatal(err)
 	}
 	port.Handle(peer.ProtocolControl, true, h.ServeControl)
-	port.Handle(peer.ProtocolHTTP, false, h.ServeJoin)
+	port.Handle(peer.ProtocolHTTP, false, func(ctx context.Context, c *tls.Conn, _ pki.Identity) { // as package freshet does
+		c.SetDeadline(time.Now().Add(joinWithin))
+		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			h.AnswerJoin(ctx, c, req)
+		}
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -292,6 +303,31 @@ func (a *testAgent) awaitBegun(t *testing.T, job string) {
 }
 
 var done = NodeStatus{State: Done, Have: 1000, Verified: "source"}
+
+// A request to start a job that is sent again, since the agent was between two
+// connections, tells the age of the job at that moment.
+func TestStartTellsTheTimeOfItsAttempt(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	const before, away = time.Hour, 500 * time.Millisecond
+	began := time.Now()
+	heard := make(chan []byte, 1)
+	timer := time.AfterFunc(away, func() {
+		h.nc.Subscribe("down.n1.start", func(m *nats.Msg) { heard <- m.Data; m.Respond(nil) })
+	})
+	defer timer.Stop()
+	body := startBody([]byte(`{"id":"some-job"}`), began.Add(-before), began.Add(before))
+	if _, err := h.askRaw(testContext(t), "n1", "start", body, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var s start
+	if err := json.Unmarshal(<-heard, &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Job.ID != "some-job" || time.Duration(s.Age) < before+away || time.Duration(s.Left) > before-away {
+		t.Errorf("got job %q, accepted %v ago, %v left; want some-job, %v or more and %v or less", s.Job.ID, s.Age, s.Left, before+away, before-away)
+	}
+}
 
 func TestJobEndToEnd(t *testing.T) {
 	noLeaks(t)

@@ -174,11 +174,7 @@ func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []comman
 	job := m.snapshot()
 	job.Nodes = nil // a node needs the members, not how the others are doing
 	plain, _ := json.Marshal(job)
-	var left Duration
-	if !m.timeout.IsZero() {
-		left = Duration(max(time.Until(m.timeout), time.Millisecond))
-	}
-	begin, _ := json.Marshal(start{Job: job, Left: left, Age: Duration(max(time.Since(job.Accepted), time.Nanosecond))})
+	begin := startBody(plain, job.Accepted, m.timeout)
 	for _, c := range cmds {
 		switch c := c.(type) {
 		case cmdPrepare:
@@ -197,7 +193,10 @@ func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []comman
 			})
 		case cmdStart:
 			h.spawn(func() {
-				err := h.ask(ctx, c.node, "start", begin, beatEvery, nil)
+				answer, err := h.askRaw(ctx, c.node, "start", begin, beatEvery)
+				if err == nil {
+					err = answered(answer, nil)
+				}
 				if err != nil && !errors.Is(err, errSilent) {
 					d.send(ctx, notStarted{c.node, err.Error()})
 				}
@@ -209,24 +208,43 @@ func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []comman
 	}
 }
 
+// startBody makes the body of a request to start job, which is marshalled. It is
+// made for each attempt, since it tells how long ago the job was accepted, and how
+// long it has yet.
+func startBody(job []byte, accepted, timeout time.Time) (body func() []byte) {
+	return func() []byte {
+		t := startTimes{Age: Duration(max(time.Since(accepted), time.Nanosecond))}
+		if !timeout.IsZero() {
+			t.Left = Duration(max(time.Until(timeout), time.Millisecond))
+		}
+		b, _ := json.Marshal(struct {
+			Job json.RawMessage `json:"job"`
+			startTimes
+		}{job, t})
+		return b
+	}
+}
+
 // errSilent is a node that did not answer.
 var errSilent = errors.New("no answer")
 
 // ask sends a request to a node and reads the answer into out. errSilent if
 // there is none in time; any other error is the node's own.
 func (h *Hub) ask(ctx context.Context, node, verb string, body []byte, wait time.Duration, out any) error {
-	m, err := h.askRaw(ctx, node, verb, body, wait)
+	m, err := h.askRaw(ctx, node, verb, func() []byte { return body }, wait)
 	if err != nil {
 		return err
 	}
 	return answered(m, out)
 }
 
-func (h *Hub) askRaw(ctx context.Context, node, verb string, body []byte, wait time.Duration) (*nats.Msg, error) {
+// askRaw asks again while no agent of that name listens; body makes what each
+// attempt says.
+func (h *Hub) askRaw(ctx context.Context, node, verb string, body func() []byte, wait time.Duration) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
-		m, err := h.nc.RequestWithContext(ctx, "down."+node+"."+verb, body)
+		m, err := h.nc.RequestWithContext(ctx, "down."+node+"."+verb, body())
 		if err == nil {
 			return m, nil
 		}

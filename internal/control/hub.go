@@ -39,8 +39,8 @@ type Config struct {
 // keepJobs is how many ended jobs are remembered.
 const keepJobs = 1000
 
-// Hub is the control plane of a cluster. OpenHub, hand ServeControl and
-// ServeJoin to the port, Run.
+// Hub is the control plane of a cluster. OpenHub, hand ServeControl to the port
+// and requests for JoinPath to AnswerJoin, Run.
 type Hub struct {
 	config    Config
 	log       *slog.Logger

@@ -186,22 +186,9 @@ func (h *Hub) setOwn(name string) {
 	h.own = name
 }
 
-// ServeJoin answers one HTTP request of a client without certificate: POST
-// /v1/join, and nothing else. The connection is closed afterwards.
-func (h *Hub) ServeJoin(ctx context.Context, c *tls.Conn, _ pki.Identity) {
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(joinWithin))
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
-	req, err := http.ReadRequest(bufio.NewReader(io.LimitReader(c, maxJoin)))
-	if err != nil {
-		return
-	}
-	h.AnswerJoin(ctx, c, req)
-}
-
-// AnswerJoin is ServeJoin for a request that has been read from c; the caller
-// bounds its body, and closes the connection.
+// AnswerJoin answers a request of a client without certificate that has been
+// read from c: POST /v1/join, and nothing else. The caller bounds its body, and
+// closes the connection.
 func (h *Hub) AnswerJoin(ctx context.Context, c net.Conn, req *http.Request) {
 	select {
 	case h.joins <- struct{}{}:

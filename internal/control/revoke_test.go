@@ -30,8 +30,62 @@ func TestRemoveWhileRunning(t *testing.T) {
 	for _, a := range agents {
 		a.awaitBegun(t, job.ID)
 	}
+	refuses := func(a *testAgent) error { // the removed node calls a
+		port, err := peer.Listen("127.0.0.1:0", peer.Options{Credentials: victim.creds, Log: testLog(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer port.Close()
+		_, withdraw := a.port.Offer("j")
+		defer withdraw()
+		conn, err := port.Dial(ctx, a.addr, a.name, "j")
+		if err == nil {
+			conn.Close()
+			return errors.New("it was let in")
+		}
+		if r, ok := errors.AsType[*peer.Refused](err); ok && r.Code == peer.Removed {
+			return nil
+		}
+		return err
+	}
+	others := []*testAgent{stayer, agents[2]}
+	var open []*peer.Conn // of the victim to the others
+	for _, a := range others {
+		conns, withdraw := a.port.Offer("open")
+		defer withdraw()
+		dialed := make(chan error, 1)
+		go func() { // the answer is waited for
+			theirs, err := victim.port.Dial(ctx, a.addr, a.name, "open")
+			if err == nil {
+				t.Cleanup(func() { theirs.Close() })
+			}
+			dialed <- err
+		}()
+		select {
+		case conn := <-conns:
+			defer conn.Close()
+			open = append(open, conn)
+		case <-ctx.Done():
+		}
+		if err := <-dialed; err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := c.RemoveNode(ctx, "n2"); err != nil {
 		t.Fatal(err)
+	}
+	removed := time.Now()
+	const promised = 5 * time.Second // docs/security.md
+	for i, a := range others {
+		stop := time.AfterFunc(2*promised, func() { open[i].Close() })
+		_, _, err := open[i].ReadFrame()
+		stop.Stop()
+		if took := time.Since(removed); !errors.Is(err, peer.ErrRemoved) || took > promised {
+			t.Errorf("%s: the removed node's connection ended after %v with %v, want %v within %v", a.name, took, err, peer.ErrRemoved, promised)
+		}
+		if err := refuses(a); err != nil {
+			t.Errorf("%s does not refuse the removed node after %v: %v", a.name, time.Since(removed), err)
+		}
 	}
 	if err := c.RemoveNode(ctx, "n2"); !errors.Is(err, ErrNoSuchNode) {
 		t.Errorf("removed twice: %v", err)
@@ -54,20 +108,6 @@ func TestRemoveWhileRunning(t *testing.T) {
 		t.Errorf("the others' parts are %+v", job.Nodes)
 	}
 
-	refuses := func(a *testAgent) error { // the removed node calls a
-		port, err := peer.Listen("127.0.0.1:0", peer.Options{Credentials: victim.creds, Log: testLog(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer port.Close()
-		_, withdraw := a.port.Offer("j")
-		defer withdraw()
-		_, err = port.Dial(ctx, a.addr, a.name, "j")
-		if r, ok := errors.AsType[*peer.Refused](err); ok && r.Code == peer.Removed {
-			return nil
-		}
-		return err
-	}
 	kept := filepath.Join(stayer.files, "revoked.json")
 	await(t, "n1 has the list", func() bool {
 		keys, err := LoadRevoked(kept)

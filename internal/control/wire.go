@@ -95,10 +95,16 @@ type Prepared struct {
 	NoAccess string `json:"no_access,omitempty"` // why the node may not read the source, with Spec.ShareAccess; empty: it may
 }
 
+// start begins a job that is prepared. drive.go puts it together.
 type start struct {
-	Job  Job      `json:"job"`
-	Left Duration `json:"left,omitempty"` // until the job's timeout, counted from the receipt: clocks differ
-	Age  Duration `json:"age,omitempty"`  // since the job was accepted, likewise
+	Job Job `json:"job"`
+	startTimes
+}
+
+// startTimes count from the moment at which they are sent: clocks differ.
+type startTimes struct {
+	Left Duration `json:"left,omitempty"` // until the job's timeout
+	Age  Duration `json:"age,omitempty"`  // since the job was accepted
 }
 
 type stop struct {
