@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +49,7 @@ type NodeConfig struct {
 	NATSCreds    string // credentials file for it; empty: none
 
 	Join  string // without ControlPlane: HOST:PORT of the control plane
-	Token string // for the first time; credentials in State make it needless
+	Token string // for the first time, and after a removal a new one; credentials in State make it needless
 
 	Agent   bool // take part in jobs
 	Name    string
@@ -207,6 +208,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 
 func (c *NodeConfig) credentialsFile() string { return filepath.Join(c.State, "node.pem") }
 func (c *NodeConfig) revokedFile() string     { return filepath.Join(c.State, "revoked.json") }
+func (c *NodeConfig) joinedFile() string      { return filepath.Join(c.State, "joined-with") }
 
 // credentials are those in path or, for who has none yet, new ones in exchange for the token.
 func credentials(ctx context.Context, c *NodeConfig, path string, dial func(context.Context, string, string) (net.Conn, error)) (*pki.Credentials, error) {
@@ -232,27 +234,52 @@ func credentials(ctx context.Context, c *NodeConfig, path string, dial func(cont
 	case c.Token == "":
 		return nil, fmt.Errorf("no credentials in %s yet: give a token (freshet token, where the control plane runs)", path)
 	}
-	creds, err = control.Join(ctx, control.JoinConfig{Hub: c.Join, Token: c.Token, Name: c.Name, Dial: dial})
+	return join(ctx, c, dial)
+}
+
+// join exchanges the token for credentials, and keeps them and the token's ID.
+func join(ctx context.Context, c *NodeConfig, dial func(context.Context, string, string) (net.Conn, error)) (*pki.Credentials, error) {
+	token, err := pki.ParseToken(c.Token)
 	if err != nil {
 		return nil, err
 	}
-	return creds, creds.Save(path)
+	creds, err := control.Join(ctx, control.JoinConfig{Hub: c.Join, Token: c.Token, Name: c.Name, Dial: dial})
+	if err != nil {
+		return nil, err
+	}
+	if err := pki.WriteFile(c.joinedFile(), []byte(token.ID+"\n")); err != nil {
+		return nil, err
+	}
+	return creds, creds.Save(c.credentialsFile())
+}
+
+// hasNewToken says whether the token is another one than that with which this
+// state directory's credentials were got.
+func (c *NodeConfig) hasNewToken() bool {
+	token, err := pki.ParseToken(c.Token)
+	if err != nil {
+		return false
+	}
+	last, err := os.ReadFile(c.joinedFile())
+	return err == nil && strings.TrimSpace(string(last)) != token.ID
 }
 
 // register runs the agent and waits until the control plane has taken it in. A
-// node that was removed meanwhile joins anew if it has a token for that.
+// node that was removed meanwhile joins anew if somebody gave it another token since it
+// joined. With the one that it had it does not: that token may be good for many nodes, and
+// what starts the agent again, such as systemd, would undo the removal.
 func (n *Node) register(ctx, run context.Context) error {
 	err := n.runAgent(ctx, run)
 	c := &n.config
-	if !errors.Is(err, control.ErrRemoved) || n.hub != nil || c.Token == "" {
+	if !errors.Is(err, control.ErrRemoved) || n.hub != nil || !c.hasNewToken() {
 		return err
 	}
-	n.log.Info("removed from the cluster; joining anew", "node", c.Name)
-	next, err := control.Join(ctx, control.JoinConfig{Hub: c.Join, Token: c.Token, Name: c.Name, Dial: peer.Dialer("", nil, nil)})
+	n.log.Info("removed from the cluster; joining anew with a new token", "node", c.Name)
+	next, err := join(ctx, c, peer.Dialer("", nil, nil))
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(next.Save(c.credentialsFile()), n.worker.creds.Replace(next)); err != nil {
+	if err := n.worker.creds.Replace(next); err != nil {
 		return err
 	}
 	return n.runAgent(ctx, run)

@@ -87,8 +87,8 @@ func newNodesRemove(o *options) *cobra.Command {
 		Long: `remove takes a node out of the cluster, whether it is up or down. Within seconds
 no node accepts its certificates any longer: its connections are closed, running
 jobs go on without it, and its agent ends. Nodes that are down learn it when they
-are back. Its name is free. A token that is still good would let it in again: see
-"freshet token list".`,
+are back. Its name is free. Its agent does not come back by itself; tokens with which
+who has the machine could join it again are listed.`,
 		Example: "  freshet nodes remove gpu-07",
 		Args:    wantArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -101,11 +101,25 @@ are back. Its name is free. A token that is still good would let it in again: se
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Node %s is removed.\n", args[0])
+			tokens, err := c.Tokens(cmd.Context())
+			if err != nil {
+				return fmt.Errorf("node %s is removed, but which tokens would let it in again is not known: %w", args[0], err)
+			}
+			printGood(cmd.OutOrStdout(), tokens, time.Now())
 			return nil
 		},
 	}
 	o.clientFlags(cmd)
 	return cmd
+}
+
+// printGood warns of the tokens that are good.
+func printGood(out io.Writer, tokens []freshet.TokenView, now time.Time) {
+	for _, t := range tokens {
+		if t.Left > 0 && now.Before(t.Expires) {
+			fmt.Fprintf(out, "Token %s is still good for %s and would let it in again: freshet token withdraw %s\n", t.ID, count(t.Left, "use"), t.ID)
+		}
+	}
 }
 
 // printNodes prints a table for people.
