@@ -34,6 +34,23 @@ type (
 	Duration = control.Duration
 )
 
+// What a caller of a Client's methods may want to branch on; their comments say
+// which. errors.Is finds them, and the texts say more.
+var (
+	ErrInvalid     = control.ErrInvalid     // the request makes no sense as it stands
+	ErrNoSuchJob   = control.ErrNoSuchJob   //
+	ErrNoSuchNode  = control.ErrNoSuchNode  // a name that is not registered, or a selector that matches nothing
+	ErrNoSuchToken = control.ErrNoSuchToken //
+	ErrNoRecording = control.ErrNoRecording // the job kept none on that node
+	ErrRefused     = control.ErrRefused     // not allowed, or not now
+	ErrConflict    = control.ErrConflict    // another job is writing to the same place
+	ErrDown        = control.ErrDown        // of the node or all nodes that were asked for
+	ErrEnded       = control.ErrEnded       // the job has ended already
+	ErrRemoved     = control.ErrRemoved     // from Node.Wait, too: the node was removed from the cluster
+	ErrUnavailable = control.ErrUnavailable // the control plane ends, or its records cannot be written
+	ErrLost        = control.ErrLost        // the control plane does not answer any more
+)
+
 // The states of jobs and of nodes' parts.
 const (
 	Preparing = control.Preparing

@@ -2,6 +2,8 @@ package freshet_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -43,6 +45,42 @@ func TestBroadcast(t *testing.T) {
 		}
 		if again := c.run(t, spec); again.State != freshet.Done || again.Nodes[0].State != freshet.Present {
 			t.Errorf("%s, once more: %s, first node %s; want it present", a, again.State, again.Nodes[0].State)
+		}
+	}
+}
+
+// TestErrorsHaveNames: what a Client's methods say that they return can be told
+// apart by who cannot import the control plane's package.
+func TestErrorsHaveNames(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	from := filepath.Join(t.TempDir(), "object")
+	if err := os.WriteFile(from, []byte("some bytes"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	spec := freshet.Spec{Source: "file://" + from, Dest: c.dest("object")}
+	job := c.run(t, spec)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, tt := range []struct {
+		what string
+		want error
+		call func() error
+	}{
+		{"cancel a job that has ended", freshet.ErrEnded, func() error { _, err := c.client.Cancel(ctx, job.ID); return err }},
+		{"a job that is not there", freshet.ErrNoSuchJob, func() error { _, err := c.client.Job(ctx, "nothing"); return err }},
+		{"remove a node that is not there", freshet.ErrNoSuchNode, func() error { return c.client.RemoveNode(ctx, "nobody") }},
+		{"remove the control plane's own", freshet.ErrRefused, func() error { return c.client.RemoveNode(ctx, "n0") }},
+		{"withdraw a token that is not there", freshet.ErrNoSuchToken, func() error { _, err := c.client.WithdrawToken(ctx, "0000"); return err }},
+		{"an algorithm that is none", freshet.ErrInvalid, func() error {
+			wrong := spec
+			wrong.Algorithm = "none"
+			_, err := c.client.Submit(ctx, wrong)
+			return err
+		}},
+	} {
+		if err := tt.call(); !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %v, want %v", tt.what, err, tt.want)
 		}
 	}
 }

@@ -132,8 +132,12 @@ func (d *demo) run(ctx context.Context) (err error) {
 	d.say("rates are the paper's × %.3g: a store connection %v to %v, drawn anew for each (seed %d); a node's link %v each way",
 		d.scale(), rates.Bands()[0].Lo, rates.Bands()[len(rates.Bands())-1].Hi, d.seed, d.link())
 
+	served := filepath.Join(dir, "s3")
+	if err := os.MkdirAll(filepath.Join(served, demoBucket), 0o755); err != nil {
+		return fmt.Errorf("the store's directory: %w", err)
+	}
 	store, err := s3serve.Start(ctx, s3serve.Config{
-		Dir: mustMkdir(dir, "s3", demoBucket), Listen: "127.0.0.1:0", PerConnection: rates, Seed: d.seed, Log: quiet,
+		Dir: served, Listen: "127.0.0.1:0", PerConnection: rates, Seed: d.seed, Log: quiet,
 	})
 	if err != nil {
 		return err
@@ -212,14 +216,6 @@ func (d *demo) place() string {
 		return shm
 	}
 	return d.dir
-}
-
-func mustMkdir(parts ...string) string {
-	dir := filepath.Join(parts...)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		panic(err) // below a directory that we have just made
-	}
-	return filepath.Dir(dir)
 }
 
 func (d *demo) say(format string, args ...any) {

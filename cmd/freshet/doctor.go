@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/freshet/freshet"
-	"github.com/freshet/freshet/internal/control"
 )
 
 func newDoctor(o *options) *cobra.Command {
@@ -50,7 +49,7 @@ to do about it. The exit code is 0 if nothing failed; warnings do not count.`,
 				}
 				err = printJSON(cmd.OutOrStdout(), map[string]any{"ok": fails == 0, "findings": found, "nodes": check.Nodes})
 			} else {
-				err = printFindings(cmd.OutOrStdout(), check, found, fails)
+				err = printFindings(cmd.OutOrStdout(), check, found, fails, source != "")
 			}
 			if err == nil && fails > 0 {
 				err = errShown
@@ -67,7 +66,7 @@ to do about it. The exit code is 0 if nothing failed; warnings do not count.`,
 }
 
 // printFindings prints for people: what is wrong, and how much is not.
-func printFindings(w io.Writer, c control.Check, found []freshet.Finding, fails int) error {
+func printFindings(w io.Writer, c freshet.Check, found []freshet.Finding, fails int, withStore bool) error {
 	if len(c.Nodes) == 0 {
 		_, err := fmt.Fprintln(w, "The control plane answers. There are no nodes yet: \"freshet token\" prints a token, and \"freshet agent\" joins with it.")
 		return err
@@ -86,6 +85,9 @@ func printFindings(w io.Writer, c control.Check, found []freshet.Finding, fails 
 			reached += n.Found.Reached
 			pairs += n.Found.Reached + n.Found.Missed
 		}
+	}
+	if !withStore {
+		fmt.Fprintln(w, "The store was not looked at: --source URL of an object.")
 	}
 	_, err := fmt.Fprintf(w, "%d of %d nodes looked at, %d of %d connections between them work: %d failed, %d warnings.\n",
 		answered, len(c.Nodes), reached, pairs, fails, len(found)-fails)

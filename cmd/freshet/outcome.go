@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/freshet/freshet"
-	"github.com/freshet/freshet/internal/control"
 )
 
 // outcome is a job that has ended, and what is to be told of it.
@@ -105,7 +104,7 @@ func (o outcome) complain() error {
 
 // wayOut adds to an error that no node is up what can be done about it.
 func wayOut(err error) error {
-	if !errors.Is(err, control.ErrDown) {
+	if !errors.Is(err, freshet.ErrDown) {
 		return err
 	}
 	return fmt.Errorf("%w; start its agent, or forget a node that does not come back with \"freshet nodes remove NAME\"", err)

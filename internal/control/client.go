@@ -179,7 +179,9 @@ func (c *Client) callRaw(ctx context.Context, verb string, in any, again bool) (
 }
 
 // Submit hands in a job. When it returns the job is accepted, its record is on
-// disk, and it goes on by itself.
+// disk, and it goes on by itself. ErrDown if no selected node is up, ErrNoSuchNode
+// if there is none, ErrConflict, ErrInvalid, ErrRefused, what the source's store says;
+// after ErrLost it may have been accepted.
 func (c *Client) Submit(ctx context.Context, s Spec) (Job, error) {
 	var j Job
 	err := c.call(ctx, "submit", s, &j, false)

@@ -22,6 +22,8 @@
 //	up.NAME.register     node → hub      request: Registration; answer: nothing or an error
 //	up.NAME.beat         node → hub      request, 1 Hz: beat; answer: beatAnswer
 //	up.NAME.status       node → hub      report, at most 4 Hz while something changes
+//	up.NAME.renew        node → hub      request: renewRequest; answer: renewAnswer
+//	up.NAME.revoked      node → hub      request: nothing; answer: revocations
 //	down.NAME.stat       hub → node      request: Spec; answer: objstore.Object
 //	down.NAME.prepare    hub → node      request: Job; answer: prepared
 //	down.NAME.start      hub → node      request: start; answer: nothing
