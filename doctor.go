@@ -123,7 +123,7 @@ func (w *worker) checkSource(ctx context.Context, source string) *control.Source
 		return err
 	}()
 	if err != nil {
-		c.Error = strings.ReplaceAll(err.Error(), "\n", " ")
+		c.Error = line(err)
 	}
 	return c
 }

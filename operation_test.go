@@ -341,7 +341,7 @@ func TestMetricsAreForWhoMay(t *testing.T) {
 	if _, err := control.Connect(ctx, control.Admin{Hub: c.first.Addr(), Credentials: creds}, control.ClientOptions{}); err == nil {
 		t.Error("a monitor's certificate made a client")
 	}
-	d := tls.Dialer{Config: creds.ClientTLS(pki.Hub, pki.HubName, control.Protocol)}
+	d := tls.Dialer{Config: creds.ClientTLS(pki.Hub, pki.HubName, peer.ProtocolControl)}
 	conn, err := d.DialContext(ctx, "tcp", c.first.Addr())
 	if err != nil {
 		t.Fatal(err)

@@ -88,6 +88,9 @@ func limiters(l *pace.Limiter) []*pace.Limiter {
 
 func (w *worker) close() { w.roots.Close() }
 
+// line is an error as a line of a record, no longer than the control plane keeps.
+func line(err error) string { return peer.Printable(err.Error(), 900) }
+
 // noteRetry logs that a store is asked again.
 func (w *worker) noteRetry(op, key string, attempt int, wait time.Duration, err error) {
 	w.retries.Add(1)
@@ -164,7 +167,7 @@ func (w *worker) Prepare(ctx context.Context, job control.Job) (p control.Prepar
 	witness, err := w.witness(ctx, job)
 	switch denied := errors.Is(err, objstore.ErrDenied) || errors.Is(err, objstore.ErrNotExist); { // some stores say that there is nothing to those who may not see it
 	case denied && job.Spec.ShareAccess:
-		p.NoAccess = strings.ReplaceAll(err.Error(), "\n", " ")
+		p.NoAccess = line(err)
 		return p, nil
 	case denied && job.Spec.Algorithm != Flat:
 		return p, fmt.Errorf("%w: give this node credentials that may read it, or let it have the object from the others all the same with --share-access", err)
@@ -274,7 +277,7 @@ type part struct {
 func (p *part) storeFailed(op, key string, attempt int, wait time.Duration, err error) {
 	p.noteRetry(op, key, attempt, wait, err)
 	p.update(func(s *control.NodeStatus) {
-		p.store, p.failed = "the store: "+strings.ReplaceAll(err.Error(), "\n", " "), s.StoreBytes
+		p.store, p.failed = "the store: "+line(err), s.StoreBytes
 		s.Waiting = p.store
 	})
 }
@@ -299,7 +302,7 @@ func (p *part) fail(ctx context.Context, err error) {
 	if p.status.State.Ended() && !errors.Is(err, swarm.ErrHeldWrong) { // done, and only the others were waited for
 		return
 	}
-	p.status.State, p.status.Error, p.status.Waiting = control.Failed, strings.ReplaceAll(err.Error(), "\n", " "), ""
+	p.status.State, p.status.Error, p.status.Waiting = control.Failed, line(err), ""
 	if errors.Is(context.Cause(ctx), control.ErrCancelled) {
 		p.status.State = control.Cancelled
 	}

@@ -21,12 +21,6 @@ import (
 	"github.com/freshet/freshet/internal/pki"
 )
 
-func TestProtocolNames(t *testing.T) {
-	if Protocol != peer.ProtocolControl || dataProtocol != peer.ProtocolData {
-		t.Errorf("got %q and %q, want %q and %q", Protocol, dataProtocol, peer.ProtocolControl, peer.ProtocolData)
-	}
-}
-
 func TestTokens(t *testing.T) {
 	noLeaks(t)
 	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
@@ -225,7 +219,7 @@ func TestPipe(t *testing.T) {
 	if _, err := (&link{hub: h.addr, creds: h.creds}).attempt(t.Context()); err == nil {
 		t.Error("a hub was let in as a client")
 	}
-	c, err := tls.Dial("tcp", h.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{Protocol}})
+	c, err := tls.Dial("tcp", h.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{peer.ProtocolControl}})
 	if err == nil {
 		if _, err = c.Read(make([]byte, 1)); err == nil {
 			t.Error("somebody without certificate was let in")

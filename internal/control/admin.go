@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 )
 
@@ -52,7 +53,7 @@ func LoadAdmin(path string) (Admin, error) {
 			continue
 		}
 		if _, _, err := net.SplitHostPort(hub); err != nil {
-			return Admin{}, fmt.Errorf("admin credential %s: hub %q: want HOST:PORT", path, short(hub, 200))
+			return Admin{}, fmt.Errorf("admin credential %s: hub %q: want HOST:PORT", path, peer.Printable(hub, 200))
 		}
 		return Admin{Hub: hub, Credentials: creds}, nil
 	}

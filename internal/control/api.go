@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/freshet/freshet/internal/access"
+	"github.com/freshet/freshet/internal/peer"
 )
 
 // The requests of an admin, by verb.
@@ -266,7 +267,7 @@ func (h *Hub) release(id string) {
 // find resolves the beginning of a job's ID. d is nil if the job has ended.
 func (h *Hub) find(prefix string) (id string, d *driven, err error) {
 	if !isIDPrefix(prefix) {
-		return "", nil, fail(ErrNoSuchJob, "no job %q: an ID is %d letters and digits, or as many of the first as only one has", short(prefix, 40), idChars)
+		return "", nil, fail(ErrNoSuchJob, "no job %q: an ID is %d letters and digits, or as many of the first as only one has", peer.Printable(prefix, 40), idChars)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -375,7 +376,7 @@ func (h *Hub) recording(ctx context.Context, r recordingRequest) (*nats.Msg, err
 		return nil, err
 	}
 	if v, ok := h.views()[r.Node]; !ok {
-		return nil, fail(ErrNoSuchNode, "no node %q", short(r.Node, 64))
+		return nil, fail(ErrNoSuchNode, "no node %q", peer.Printable(r.Node, 64))
 	} else if !v.Up {
 		return nil, fail(ErrDown, "%s: %s", r.Node, downSince(v, time.Now()))
 	}

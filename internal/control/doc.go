@@ -13,7 +13,7 @@
 // claim to be somebody else. Only the hub talks to JetStream, in its own server
 // or in a cluster of the user's (Config.NATS).
 //
-// A connection of ALPN Protocol begins with one line from the hub, "+OK" or
+// A connection of ALPN peer.ProtocolControl begins with one line from the hub, "+OK" or
 // "-ERR number text", ended by "\n" and at most 1 KiB long; after "+OK" it
 // speaks the NATS client protocol. These are the subjects. NAME is a node's
 // name, which is one label, so it is one token of a subject.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/objstore"
 )
 
@@ -108,20 +109,5 @@ func decodeError(s string) error {
 	return e
 }
 
-// oneLine is s without line breaks and other control characters, and bounded.
-func oneLine(s string) string {
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\r' || r == '\t':
-			return ' '
-		case r < ' ' || r == 0x7f:
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > maxErrorText {
-		s = strings.ToValidUTF8(s[:maxErrorText], "") + "…"
-	}
-	return s
-}
+// oneLine is s as it may stand in an error or a record.
+func oneLine(s string) string { return peer.Printable(s, maxErrorText) }

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 )
 
@@ -218,7 +219,7 @@ func (h *Hub) AnswerJoin(ctx context.Context, c net.Conn, req *http.Request) {
 	certPEM, err := h.join(ctx, r)
 	if err != nil {
 		limit.Allow()
-		h.log.Warn("refused to let a node join", "name", short(r.Name, 64), "from", from, "err", err)
+		h.log.Warn("refused to let a node join", "name", peer.Printable(r.Name, 64), "from", from, "err", err)
 		respond(c, http.StatusForbidden, joinAnswer{Error: encodeError(err)})
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 )
 
@@ -133,7 +134,7 @@ func (l *link) attempt(ctx context.Context) (_ net.Conn, err error) {
 		}
 		return nil, fmt.Errorf("cannot reach the hub at %s: %s", l.hub, oneLine(cause(err)))
 	}
-	t := tls.Client(raw, l.creds.ClientTLS(pki.Hub, pki.HubName, Protocol))
+	t := tls.Client(raw, l.creds.ClientTLS(pki.Hub, pki.HubName, peer.ProtocolControl))
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer func() {
 		if !stop() && err == nil {
@@ -156,7 +157,7 @@ func (l *link) attempt(ctx context.Context) (_ net.Conn, err error) {
 	if e, ok := strings.CutPrefix(line, "-ERR "); ok {
 		return nil, decodeError(e)
 	}
-	return nil, fmt.Errorf("hub at %s: it began with %q: is that a Freshet hub?", l.hub, short(line, 60))
+	return nil, fmt.Errorf("hub at %s: it began with %q: is that a Freshet hub?", l.hub, peer.Printable(line, 60))
 }
 
 // readLine reads up to the first line feed and not a byte beyond.

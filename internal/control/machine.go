@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -516,22 +517,14 @@ func bounded(s NodeStatus, size unit.Bytes) NodeStatus {
 		}
 	}
 	s.Error, s.Waiting = oneLine(s.Error), oneLine(s.Waiting)
-	s.Verified, s.SHA256 = short(s.Verified, 16), short(s.SHA256, 64)
+	s.Verified, s.SHA256 = peer.Printable(s.Verified, 16), peer.Printable(s.SHA256, 64)
 	const mostFaults = 16
 	if len(s.Faults) > mostFaults {
 		s.Faults = s.Faults[:mostFaults]
 	}
 	s.Faults = slices.Clone(s.Faults)
 	for i, f := range s.Faults {
-		s.Faults[i] = Fault{Node: short(f.Node, 64), Cause: oneLine(f.Cause)}
-	}
-	return s
-}
-
-func short(s string, n int) string {
-	s = oneLine(s)
-	if len(s) > n {
-		s = strings.ToValidUTF8(s[:n], "")
+		s.Faults[i] = Fault{Node: peer.Printable(f.Node, 64), Cause: oneLine(f.Cause)}
 	}
 	return s
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/freshet/freshet/internal/peer"
 )
 
 // Why a job's context ends, for context.Cause and errors.Is.
@@ -102,7 +104,7 @@ func (m *member) call(ctx context.Context, verb string, body []byte) (any, error
 
 func (m *member) prepare(ctx context.Context, j Job) (Prepared, error) {
 	if len(j.ID) != idChars || !isIDPrefix(j.ID) {
-		return Prepared{}, fail(ErrInvalid, "%q is no job's ID", short(j.ID, 40))
+		return Prepared{}, fail(ErrInvalid, "%q is no job's ID", peer.Printable(j.ID, 40))
 	}
 	m.mu.Lock()
 	if m.leaving {

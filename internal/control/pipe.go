@@ -17,7 +17,7 @@ import (
 	"github.com/freshet/freshet/internal/pki"
 )
 
-// ServeControl serves one control connection (ALPN Protocol), whose other end
+// ServeControl serves one control connection (peer.ProtocolControl), whose other end
 // has proved to be who, until it ends or ctx does.
 func (h *Hub) ServeControl(ctx context.Context, c *tls.Conn, who pki.Identity) {
 	defer c.Close()

@@ -12,11 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 )
-
-// dataProtocol is the ALPN name of connections between nodes (peer.ProtocolData).
-const dataProtocol = "freshet-data/1"
 
 // letRegister lets a node's registration begin, if none of the same node is under way
 // or has only just been: each makes the hub dial an address of the node's
@@ -75,7 +73,7 @@ func (h *Hub) register(ctx context.Context, name string, body []byte) error {
 func (r *Registration) check() error {
 	host, port, err := net.SplitHostPort(r.Addr)
 	if err != nil || host == "" || len(r.Addr) > 300 {
-		return fail(ErrInvalid, "advertised address %q: want HOST:PORT", short(r.Addr, 300))
+		return fail(ErrInvalid, "advertised address %q: want HOST:PORT", peer.Printable(r.Addr, 300))
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return fail(ErrInvalid, "advertised address %q: want a port from 1 to 65535", r.Addr)
@@ -88,16 +86,16 @@ func (r *Registration) check() error {
 	}
 	for k, v := range r.Labels {
 		if k == "" || k == "site" || len(k) > 64 || len(v) > 128 || oneLine(k) != k || oneLine(v) != v {
-			return fail(ErrInvalid, "label %q: want NAME=VALUE of at most 64 and 128 characters, and --site for the site", short(k, 64))
+			return fail(ErrInvalid, "label %q: want NAME=VALUE of at most 64 and 128 characters, and --site for the site", peer.Printable(k, 64))
 		}
 	}
 	if len(r.Site) > 64 || oneLine(r.Site) != r.Site {
-		return fail(ErrInvalid, "site %q: want at most 64 characters", short(r.Site, 64))
+		return fail(ErrInvalid, "site %q: want at most 64 characters", peer.Printable(r.Site, 64))
 	}
 	for i := range r.Roots {
-		r.Roots[i] = short(r.Roots[i], maxDest)
+		r.Roots[i] = peer.Printable(r.Roots[i], maxDest)
 	}
-	r.Version = short(r.Version, 64)
+	r.Version = peer.Printable(r.Version, 64)
 	return nil
 }
 
@@ -116,7 +114,7 @@ func (h *Hub) reach(ctx context.Context, name, addr string) error {
 		return err
 	}
 	defer raw.Close()
-	t := tls.Client(raw, h.creds.ClientTLS(pki.Node, name, dataProtocol))
+	t := tls.Client(raw, h.creds.ClientTLS(pki.Node, name, peer.ProtocolData))
 	if err := t.HandshakeContext(ctx); err != nil {
 		return h.creds.Explain(err)
 	}

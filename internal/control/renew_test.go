@@ -135,7 +135,7 @@ func TestRenewal(t *testing.T) {
 	if kept, err := pki.Load(filepath.Join(node.files, "node.pem")); err != nil || kept.Key() != node.creds.Key() && kept.Key() != key {
 		t.Errorf("the file does not hold the newest certificate: %v", err)
 	}
-	if key, err := certifiedKey(t, h.addr, node.creds, pki.Hub, pki.HubName, Protocol); err != nil || key == oldHub {
+	if key, err := certifiedKey(t, h.addr, node.creds, pki.Hub, pki.HubName, peer.ProtocolControl); err != nil || key == oldHub {
 		t.Errorf("the hub still shows its first certificate, or %v", err)
 	}
 	if info, err := os.Stat(filepath.Join(node.files, "node.pem")); err != nil || info.Mode().Perm() != 0o600 {
@@ -147,7 +147,7 @@ func TestRenewal(t *testing.T) {
 	if _, err := certifiedKey(t, agents[1].addr, old, pki.Node, agents[1].name, peer.ProtocolData); err == nil || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("a node takes an expired certificate: %v", err)
 	}
-	if _, err := certifiedKey(t, h.addr, old, pki.Hub, pki.HubName, Protocol); err == nil || !strings.Contains(err.Error(), "expired") {
+	if _, err := certifiedKey(t, h.addr, old, pki.Hub, pki.HubName, peer.ProtocolControl); err == nil || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("the hub takes an expired certificate: %v", err)
 	}
 	if _, err := Connect(testContext(t), oldAdmin, ClientOptions{}); !errors.Is(err, ErrExpired) {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 )
 
@@ -125,7 +126,7 @@ func (h *Hub) removeNode(ctx context.Context, name string) error {
 	if n == nil {
 		known := slices.Sorted(maps.Keys(h.nodes))
 		h.mu.Unlock()
-		return fail(ErrNoSuchNode, "no node %q; known nodes: %s", short(name, 64), listed(known))
+		return fail(ErrNoSuchNode, "no node %q; known nodes: %s", peer.Printable(name, 64), listed(known))
 	}
 	if name == h.own {
 		h.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 )
 
@@ -62,9 +63,9 @@ func (h *Hub) withdrawToken(ctx context.Context, prefix string) (TokenView, erro
 	}
 	switch {
 	case len(found) == 0:
-		return TokenView{}, fail(ErrNoSuchToken, "no token %q: \"freshet token list\" shows those that there are", short(prefix, 40))
+		return TokenView{}, fail(ErrNoSuchToken, "no token %q: \"freshet token list\" shows those that there are", peer.Printable(prefix, 40))
 	case len(found) > 1:
-		return TokenView{}, fail(ErrInvalid, "%q is the beginning of several tokens' IDs: give more of it", short(prefix, 40))
+		return TokenView{}, fail(ErrInvalid, "%q is the beginning of several tokens' IDs: give more of it", peer.Printable(prefix, 40))
 	}
 	if err := drop(ctx, h.store.tokens, found[0].ID); err != nil {
 		return TokenView{}, fail(ErrUnavailable, "cannot withdraw token %s; try again: %s", found[0].ID, oneLine(err.Error()))

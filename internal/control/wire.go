@@ -11,9 +11,6 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
-// Protocol is the ALPN name of control connections.
-const Protocol = "freshet-control/1"
-
 // Times of the control plane.
 const (
 	beatEvery     = time.Second

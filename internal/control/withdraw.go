@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 )
 
@@ -86,7 +87,7 @@ func (h *Hub) withdrawMonitor(ctx context.Context, name string) error {
 		return err
 	}
 	if len(by[name]) == 0 {
-		return fail(ErrInvalid, "no monitor %q has a certificate; those that have: %s", short(name, 64), listed(slices.Sorted(maps.Keys(by))))
+		return fail(ErrInvalid, "no monitor %q has a certificate; those that have: %s", peer.Printable(name, 64), listed(slices.Sorted(maps.Keys(by))))
 	}
 	if err := h.withdraw(ctx, by[name]); err != nil {
 		return err

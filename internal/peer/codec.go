@@ -209,7 +209,7 @@ func (e *Refused) Error() string {
 func appendRefusal(b []byte, c Code, text string) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(c))
 	b = append(b, 0, 0)
-	return append(b, printable(text, maxText)...)
+	return append(b, Printable(text, maxText)...)
 }
 
 // parseRefusal reads the payload of a refusal, all of b. The text is the
@@ -228,18 +228,36 @@ func parseRefusal(b []byte) (c Code, text string, err error) {
 	return c, string(b[refusalBytes:]), nil
 }
 
-// printable is at most n bytes of s with all that could disturb a terminal or
-// a log line replaced by question marks.
-func printable(s string, n int) string {
-	b := make([]byte, 0, min(len(s), n))
+// Printable is s fit for a line of a log, a record or a terminal, whoever
+// wrote it: a run of white space is one space, what else could disturb is a question mark,
+// and what is longer than most bytes is cut, and ends in "…" if that has room.
+func Printable(s string, most int) string {
+	const more = "…"
+	b := make([]byte, 0, min(len(s), most))
+	gap := ""
 	for _, r := range s {
-		if !unicode.IsPrint(r) || r == utf8.RuneError {
+		switch {
+		case unicode.IsSpace(r):
+			if len(b) > 0 {
+				gap = " "
+			}
+			continue
+		case r == utf8.RuneError || !unicode.IsPrint(r):
 			r = '?'
 		}
-		if len(b)+utf8.RuneLen(r) > n {
-			break
+		if len(b)+len(gap)+utf8.RuneLen(r) > most {
+			if most < len(more) {
+				break
+			}
+			for len(b)+len(more) > most {
+				_, n := utf8.DecodeLastRune(b)
+				b = b[:len(b)-n]
+			}
+			return string(append(b, more...))
 		}
+		b = append(b, gap...)
 		b = utf8.AppendRune(b, r)
+		gap = ""
 	}
 	return string(b)
 }

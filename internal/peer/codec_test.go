@@ -119,14 +119,20 @@ func TestPrintable(t *testing.T) {
 		want string
 	}{
 		{"plain", 10, "plain"},
-		{"\x1b[31mred\r\n", 20, "?[31mred??"},
+		{"\x1b[31mred\r\n", 20, "?[31mred"},
+		{" two\t\r\n lines\u2028", 10, "two lines"},
+		{"two lines and more", 10, "two lin…"},
+		{"a line", 2, "a"},
 		{"\xff\xfe", 10, "??"},
 		{"grün", 10, "grün"},
 		{"right\u202eto left", 20, "right?to left"},
-		{"üüü", 5, "üü"},
+		{"üüü", 6, "üüü"},
+		{"üüü", 5, "ü…"},
 	} {
-		if got := printable(tc.in, tc.n); got != tc.want {
-			t.Errorf("printable(%q, %d) = %q, want %q", tc.in, tc.n, got, tc.want)
+		if got := Printable(tc.in, tc.n); got != tc.want {
+			t.Errorf("Printable(%q, %d) = %q, want %q", tc.in, tc.n, got, tc.want)
+		} else if again := Printable(got, tc.n); again != got {
+			t.Errorf("Printable(%q, %d) = %q, want the same again", got, tc.n, again)
 		}
 	}
 }
@@ -170,11 +176,11 @@ func FuzzRefusal(f *testing.F) {
 		if len(got) > refusalBytes+maxText {
 			t.Errorf("%d bytes appended, want at most %d", len(got), refusalBytes+maxText)
 		}
-		if printable(text, maxText) == text && !bytes.Equal(got, b) {
+		if Printable(text, maxText) == text && !bytes.Equal(got, b) {
 			t.Errorf("parsed and appended again: %x, want %x", got, b)
 		}
 		// What is not printable is made so on the way out, and stays so.
-		if _, again, _ := parseRefusal(got); printable(again, maxText) != again {
+		if _, again, _ := parseRefusal(got); Printable(again, maxText) != again {
 			t.Errorf("%q is not printable", again)
 		}
 	})

@@ -229,7 +229,7 @@ func (c *Conn) readRefusal(n int) error {
 	if err != nil {
 		return c.wrap("read from", err)
 	}
-	return &Refused{Peer: c.name, Code: code, Text: printable(text, maxText)}
+	return &Refused{Peer: c.name, Code: code, Text: Printable(text, maxText)}
 }
 
 // Read reads from the payload of the frame that ReadFrame announced, and

@@ -67,7 +67,7 @@ func (p *Port) dial(ctx context.Context, addr, name, job string) (*Conn, error) 
 	raw, err := p.o.Dial(dialCtx, "tcp", addr)
 	cancel()
 	if err != nil {
-		return nil, bare(err)
+		return nil, withoutAddress(err)
 	}
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	c, err := p.greet(raw, name, job)
@@ -86,9 +86,9 @@ func (p *Port) dial(ctx context.Context, addr, name, job string) (*Conn, error) 
 	return c, nil
 }
 
-// bare takes "dial tcp 10.0.0.1:7000: " off an error whose reader is told that
+// withoutAddress takes "dial tcp 10.0.0.1:7000: " off an error whose reader is told that
 // anyway.
-func bare(err error) error {
+func withoutAddress(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && op.Err != nil {
 		return op.Err
 	}

@@ -67,7 +67,7 @@ func CheckJob(s string) error {
 		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
 	}
 	if !ok {
-		return fmt.Errorf("job %q: want 1 to %d letters, digits, dots, hyphens and underscores", printable(s, 80), maxJob)
+		return fmt.Errorf("job %q: want 1 to %d letters, digits, dots, hyphens and underscores", Printable(s, 80), maxJob)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func (p *Port) Reach(ctx context.Context, addr, name string) error {
 	}
 	raw, err := p.o.Dial(ctx, "tcp", addr)
 	if err != nil {
-		return bare(err)
+		return withoutAddress(err)
 	}
 	defer raw.Close()
 	t := tls.Client(raw, p.o.Credentials.ClientTLS(pki.Node, name, ProtocolData))

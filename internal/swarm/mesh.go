@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/internal/peer"
@@ -333,7 +332,7 @@ func (n *node) message(ev evMessage) error {
 		if nb.done {
 			n.dead(rank, nil)
 		} else {
-			n.dead(rank, fmt.Errorf("left the job: %s", printable(string(b), maxLeave)))
+			n.dead(rank, fmt.Errorf("left the job: %s", peer.Printable(string(b), maxLeave)))
 		}
 	default:
 		return fmt.Errorf("message of unknown kind %d", ev.kind)
@@ -493,18 +492,4 @@ func (n *node) lose(p int) {
 		n.have -= n.pieceSize(p)
 		n.ex.Lost(p)
 	}
-}
-
-// printable is s without what a terminal or a log could be fooled by, cut to most bytes.
-func printable(s string, most int) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "")
-	}
-	return s
 }

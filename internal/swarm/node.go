@@ -222,7 +222,7 @@ func (n *node) leave(why string) {
 	n.announce()
 	for rank := range n.neighbours {
 		if l := n.neighbours[rank].link; l != nil {
-			l.out.send(kindLeave, []byte(printable(why, maxLeave)))
+			l.out.send(kindLeave, []byte(peer.Printable(why, maxLeave)))
 			l.out.close()
 		}
 	}
