@@ -51,21 +51,3 @@ func (n NodeView) state() string {
 	}
 	return "up"
 }
-
-// Dirs are the directories that the control plane writes to.
-func (h *Hub) Dirs() []string {
-	if h.config.NATS != "" {
-		return []string{h.config.State}
-	}
-	return []string{h.config.State, h.records()}
-}
-
-// Healthy says whether the control plane's records answer.
-func (h *Hub) Healthy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	if _, err := h.store.nodes.Status(ctx); err != nil {
-		return fmt.Errorf("the control plane's records do not answer: %s", oneLine(err.Error()))
-	}
-	return nil
-}

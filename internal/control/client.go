@@ -105,6 +105,9 @@ func (c *Client) Close() {
 	c.end()
 }
 
+// Hub is where the control plane is reached, HOST:PORT.
+func (c *Client) Hub() string { return c.hub }
+
 // How long calls wait.
 const (
 	callWithin   = 30 * time.Second // for a hub that is away, too

@@ -1,10 +1,6 @@
 package control
 
-import (
-	"context"
-	"errors"
-	"time"
-)
+import "context"
 
 // Leave tells the hub that this node takes no more jobs, and returns when those
 // that run here have ended, or ctx has. Who wants the node to end then ends Run:
@@ -43,24 +39,6 @@ func (m *member) noteIdle() {
 	default:
 		close(m.idle)
 	}
-}
-
-// awayGrace is how long the hub may be away before an agent calls itself
-// unhealthy: a restarted hub is back before.
-const awayGrace = 30 * time.Second
-
-// Healthy says whether the hub has heard this agent lately.
-func (a *Agent) Healthy(context.Context) error {
-	m := a.current.Load()
-	if m == nil {
-		return errors.New("not connected to the control plane")
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.beaten.IsZero() || time.Since(m.beaten) > awayGrace {
-		return errors.New("the control plane does not answer")
-	}
-	return nil
 }
 
 // Leave makes the hub take no more jobs. What runs goes on.

@@ -53,6 +53,3 @@ func (c *Client) Monitor(ctx context.Context, name string) (*pki.Credentials, er
 	}
 	return req.Accept([]byte(a.Certificate), []byte(a.Authority), c.cluster)
 }
-
-// Hub is where the control plane is reached, HOST:PORT.
-func (c *Client) Hub() string { return c.hub }
