@@ -248,10 +248,13 @@ func TestMetricsOfRefusals(t *testing.T) {
 	data := dial(creds.ClientTLS(pki.Node, "n1", peer.ProtocolData)) // a certificate of the cluster, and no hello
 	io.WriteString(data, "GET / HTTP/1.1\r\nHost: n1\r\n\r\n")
 	closed(data)
-	const places, more = 256, 3 // for callers without a certificate, as internal/peer has them
-	stranger := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{peer.ProtocolHTTP}}
+	const places, more = 16, 3 // of one holder of a certificate, as internal/peer has them
+	other, err := c.client.Monitor(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range places + more {
-		dial(stranger)
+		dial(other.ClientTLS(pki.Node, "n1", peer.ProtocolHTTP))
 	}
 	for why, want := range map[string]float64{"hello": 1, "crowd": more} {
 		var got float64
