@@ -19,6 +19,7 @@ type Choke struct {
 // the best throughput, both directions added, and one slot goes round. A peer is interested if
 // we have something that it lacks. O(peers log peers).
 func (s *State) Rechoke(now time.Time) (changes []Choke) {
+	s.now = now
 	var interested []int
 	for rank := range s.peers {
 		if p := &s.peers[rank]; p.up && rank != s.Self && s.offers(rank) {

@@ -15,6 +15,7 @@
 //	               measured throughput, and one, in turn, whoever it is
 //	end-game       when every missing piece is on its way, an idle peer is asked
 //	               for the second half of what a busy one still owes; what comes twice is cancelled
+//	hoarding       who alone has a piece and gives nothing for HoardAfter does not count
 //	snubbing       a peer that owes blocks and sent none for SnubAfter loses its
 //	               requests to others until it delivers again
 //
@@ -40,6 +41,7 @@ import (
 const (
 	DefaultSlots  = 8                      // peers served at once
 	SnubAfter     = 5 * time.Second        // owes blocks and sends none
+	HoardAfter    = 30 * time.Second       // has a piece alone, and gives nothing
 	rechokeEvery  = time.Second            // slots move to better peers
 	optimisticFor = 3 * time.Second        // the slot given in turn
 	inFlight      = 250 * time.Millisecond // of a peer's rate
@@ -79,7 +81,8 @@ type State struct {
 	place   []int // by piece: its index in fresh, or -1
 
 	rechoked, rotated time.Time
-	optimistic        int // the rank served in turn, or -1
+	optimistic        int       // the rank served in turn, or -1
+	now               time.Time // when we were last asked for anything
 }
 
 type peer struct {
@@ -89,6 +92,7 @@ type peer struct {
 	choked  bool // we do not serve it
 	owes    unit.Bytes
 	heard   time.Time // of the last block, or of the first request after none were owed
+	gave    time.Time // when it last gave us anything, or began to have a piece alone
 	snubbed bool
 	dry     bool // it has nothing that we could ask for, since anything last changed
 	in, out meter
@@ -150,10 +154,30 @@ func (s *State) AloneWith(rank int) (piece int, ok bool) {
 	return 0, false
 }
 
+// Hoards returns a piece that we lack and only that peer has, if it has given us nothing for
+// HoardAfter, though others may give all the while: it does not have what it announces, or serves nobody. One that chokes us and may
+// be serving others gets as long as it takes it to go round twice. O(missing pieces) for those that have
+// given nothing for as long.
+func (s *State) Hoards(rank int, now time.Time) (piece int, ok bool) {
+	p := &s.peers[rank]
+	wait := HoardAfter
+	if p.chokes && s.Nodes-1 > s.Slots {
+		wait += 2 * optimisticFor * time.Duration(s.Nodes)
+	}
+	switch {
+	case p.gave.IsZero(): // it came before there was a time
+		p.gave = now
+		return 0, false
+	case !s.open || !p.up || now.Sub(p.gave) <= wait:
+		return 0, false
+	}
+	return s.AloneWith(rank)
+}
+
 // Up notes that a peer is connected. Both sides begin choked.
 func (s *State) Up(rank int) {
 	p := &s.peers[rank]
-	p.up, p.chokes, p.choked, p.snubbed, p.owes = true, true, true, false, 0
+	p.up, p.chokes, p.choked, p.snubbed, p.owes, p.gave = true, true, true, false, 0, s.now
 }
 
 // Down notes that a connection is lost. What the peer owed is free to be asked
@@ -184,14 +208,22 @@ func (s *State) held(i, d int) {
 	} else if before && !after {
 		s.covered--
 	}
-	if s.covered == len(s.holders) {
+	if s.covered == len(s.holders) && !s.open {
 		s.open = true
+		for rank := range s.peers { // until now nobody was asked
+			s.peers[rank].gave = s.now
+		}
 	}
 }
 
 // Announced notes that a peer has the pieces of r, which must lie within the
 // object. It says whether any of them was news.
 func (s *State) Announced(rank int, r piece.Range) (news bool) {
+	if p := &s.peers[rank]; s.now.Sub(p.gave) > HoardAfter/2 {
+		if _, alone := s.AloneWith(rank); !alone {
+			p.gave = s.now
+		}
+	}
 	for i := r.Lo; i < r.Hi; i++ {
 		if s.peers[rank].has.Add(i) {
 			s.held(i, 1)
@@ -286,7 +318,7 @@ func (s *State) Choked(rank int, chokes bool) {
 // cancel: the same block, if somebody else owes it too.
 func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 	p := &s.peers[rank]
-	p.heard, p.snubbed = now, false
+	p.heard, p.gave, p.snubbed = now, now, false
 	p.in.add(s.blockSize(i, b), now)
 	w := s.wants[i]
 	if w == nil || b >= len(w.blocks) {
@@ -311,7 +343,7 @@ func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 // else was faster, or it was not wanted any more. If the peer owed it, it may be asked again.
 func (s *State) Discarded(rank, i, b int, now time.Time) {
 	p := &s.peers[rank]
-	p.heard, p.snubbed = now, false
+	p.heard, p.gave, p.snubbed = now, now, false
 	if w := s.wants[i]; w != nil && b < len(w.blocks) {
 		if x := slices.Index(w.blocks[b].asked, rank); x >= 0 {
 			w.blocks[b].asked = slices.Delete(w.blocks[b].asked, x, x+1)
@@ -362,6 +394,7 @@ func (s *State) Serves(rank int, r Request) bool {
 // found to be snubbing us. O(peers), plus O(missing pieces) for each new piece asked for and
 // for each peer that turns out to have nothing new.
 func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
+	s.now = now
 	if !s.open {
 		return nil, nil
 	}

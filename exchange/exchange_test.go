@@ -187,6 +187,59 @@ func TestSpoiledPieceComesFromOnePeer(t *testing.T) {
 	}
 }
 
+// A peer that alone has a piece and gives nothing is found, though others give
+// all the while; one that gives now and then, or has others to serve, is not.
+func TestHoards(t *testing.T) {
+	const last = 70 * time.Second
+	for _, tt := range []struct {
+		name  string
+		nodes int
+		does  func(s *State, now time.Time, second int) // peer 1, which has all 100 pieces
+		found time.Duration                             // zero: not within last
+	}{
+		{"silent", 4, func(*State, time.Time, int) {}, HoardAfter},
+		{"gives us a block now and then", 4, func(s *State, now time.Time, second int) {
+			if second%20 == 0 {
+				s.Block(1, 99, 0, now)
+			}
+		}, 0},
+		{"serves others before us", 30, func(s *State, _ time.Time, _ int) { s.Choked(1, true) }, 0},
+		{"gives up what it had alone", 4, func(s *State, _ time.Time, second int) {
+			if second == 20 {
+				s.Announced(3, piece.Range{Lo: 0, Hi: 100})
+			}
+		}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := state(tt.nodes, 100, false)
+			s.Asks(t0)
+			s.Up(1)
+			s.Choked(1, false)
+			s.Announced(1, piece.Range{Lo: 0, Hi: 100})
+			var found time.Duration
+			for second := 0; found == 0 && time.Duration(second)*time.Second <= last; second++ {
+				now := at(time.Duration(second) * time.Second)
+				s.Asks(now)
+				s.Rechoke(now)
+				s.Announced(2, piece.Range{Lo: second, Hi: second + 1}) // what peer 2 reads, say
+				s.Got(second)
+				tt.does(s, now, second)
+				for rank := 1; rank < tt.nodes; rank++ {
+					if p, hoards := s.Hoards(rank, now); hoards {
+						if rank != 1 || s.Have().Has(p) {
+							t.Fatalf("after %d s, node %d is said to hoard piece %d", second, rank, p)
+						}
+						found = now.Sub(t0)
+					}
+				}
+			}
+			if tt.found == 0 && found > 0 || tt.found > 0 && (found < tt.found || found > tt.found+5*time.Second) {
+				t.Errorf("found after %v, want after %v", found, tt.found)
+			}
+		})
+	}
+}
+
 func TestServes(t *testing.T) {
 	s := state(2, 2, false)
 	s.Got(0)

@@ -43,7 +43,7 @@ func TestGoldenWire(t *testing.T) {
 		"frame":   header{Kind: 3, Len: 262148}.Append(nil),
 		"ping":    header{Kind: KindPing}.Append(nil),
 		"welcome": header{Kind: kindWelcome}.Append(nil),
-		"refusal": appendRefusal(header{Kind: kindRefusal, Len: 14}.Append(nil), UnknownJob, "b-01JX is\n"),
+		"refusal": appendRefusal(header{Kind: kindRefusal, Len: 14}.Append(nil), UnknownJob, "b-01JX is\x00"),
 	} {
 		if !bytes.Equal(got, want[name]) {
 			t.Errorf("%s is\n%swant\n%s", name, hex.Dump(got), hex.Dump(want[name]))

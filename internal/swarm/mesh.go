@@ -195,12 +195,12 @@ func (n *node) expel(rank int, why error) {
 	n.dead(rank, why)
 }
 
-// expelHoarders gives up, when nothing has come for long, those that alone have
-// what we lack and do not give it: then it has no holder, and is read again.
+// expelHoarders gives up those that alone have what we lack and do not give it:
+// then it has no holder, and is read again.
 func (n *node) expelHoarders() {
 	for rank := range n.neighbours {
-		if p, alone := n.ex.AloneWith(rank); alone && n.neighbours[rank].link != nil {
-			n.expel(rank, fmt.Errorf("has announced piece %d and has given nothing for %v", p, stallAfter))
+		if p, hoards := n.ex.Hoards(rank, n.now); hoards {
+			n.expel(rank, fmt.Errorf("has announced piece %d and has given nothing for %v", p, exchange.HoardAfter))
 		}
 	}
 }

@@ -384,10 +384,10 @@ func (n *node) tick(ctx context.Context) {
 		}
 	}
 	if n.now.Sub(n.moved) > stallAfter && !n.ex.Have().Full() && !n.fetching {
-		n.expelHoarders()
 		n.rescue(ctx)
 	}
 	n.forsaken()
+	n.expelHoarders()
 	if n.now.Sub(n.reported) >= reportEvery {
 		n.reported = n.now
 		n.Report(n.progress())
