@@ -10,9 +10,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -310,6 +312,20 @@ func ping(l *Lab, from, to string, port, n int) ([]time.Duration, error) {
 	return trips, nil
 }
 
+// awake keeps the processors from idling until the test ends, with processes that
+// yield to all others: a virtual processor that idles for milliseconds may be
+// given away by its host, and comes back milliseconds late.
+func awake(t *testing.T) {
+	for range runtime.NumCPU() {
+		spin := exec.Command("chrt", "--idle", "0", "sh", "-c", "while :; do :; done")
+		spin.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := spin.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { spin.Process.Kill(); spin.Wait() })
+	}
+}
+
 func checkDelay(t *testing.T, l *Lab, from, to string, port int, want time.Duration) {
 	t.Helper()
 	eventually(t, func() error {
@@ -338,6 +354,7 @@ func TestDelays(t *testing.T) {
 		{A: "n2", B: "sw", Delay: time.Millisecond, Rate: 100 * unit.Mbit},
 	}}
 	l := New(t, s)
+	awake(t)
 	port := echo(t, l, "n1")
 	checkDelay(t, l, "n0", "n1", port, 20*time.Millisecond)
 	checkDelay(t, l, "n2", "n1", port, 2*time.Millisecond)
