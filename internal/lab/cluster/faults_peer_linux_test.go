@@ -210,6 +210,7 @@ func (f fraud) Run(ctx context.Context, job control.Job, _ <-chan []string, repo
 // Kinds of frames: internal/swarm/README.md.
 const (
 	kindBitfield = 16
+	kindHave     = 17
 	kindRequest  = 19
 	kindUnchoke  = 22
 	kindBlock    = 23
@@ -219,10 +220,17 @@ func (f fraud) talk(c *peer.Conn, l piece.Layout) {
 	defer c.Close()
 	all := piece.NewSet(l.Count())
 	all.AddRange(piece.Range{Hi: l.Count()})
-	if c.WriteFrame(kindBitfield, all.Append(binary.BigEndian.AppendUint32(nil, uint32(l.Count())))) != nil || c.WriteFrame(kindUnchoke) != nil {
-		return
-	}
+	announced, heard := false, false
 	for {
+		// Nodes ask only for pieces whose digest they know. Who announces all of
+		// them before anybody has read any is asked for nothing, so one
+		// that wants to be asked waits until the other end has something.
+		if !announced && (f.how != "forges" || heard) {
+			announced = true
+			if c.WriteFrame(kindBitfield, all.Append(binary.BigEndian.AppendUint32(nil, uint32(l.Count())))) != nil || c.WriteFrame(kindUnchoke) != nil {
+				return
+			}
+		}
 		kind, n, err := c.ReadFrame()
 		if err != nil {
 			return
@@ -231,6 +239,7 @@ func (f fraud) talk(c *peer.Conn, l piece.Layout) {
 		if _, err := io.ReadFull(c, b); err != nil {
 			return
 		}
+		heard = heard || kind == kindHave
 		if kind != kindRequest || f.how != "forges" {
 			continue
 		}
