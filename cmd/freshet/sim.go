@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/freshet/freshet/internal/scenario"
+	"github.com/freshet/freshet/unit"
+)
+
+func newSim() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "sim SCENARIO.yaml",
+		GroupID: "try",
+		Short:   "Simulate a broadcast to thousands of nodes",
+		Long: `sim runs a broadcast in a simulation: the rules that real nodes obey, on a
+network that a file describes, from one seed. It prints when the last node would have
+the object, and how far that is from the bound that the rates set. docs/scenario.md
+has the form of the file; a simulated node needs neither a machine nor a disk.`,
+		Example: `  freshet sim docs/scenarios/narrow.yaml
+  freshet sim docs/scenarios/narrow.yaml --json`,
+		Args: wantArgs("SCENARIO.yaml"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := scenario.Read(args[0])
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			r, err := s.Run(cmd.Context())
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			r.Wall = time.Since(began).Seconds()
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			return printSim(cmd.OutOrStdout(), s, r)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// printSim prints for people.
+func printSim(w io.Writer, s *scenario.Scenario, r scenario.Result) error {
+	fmt.Fprintf(w, "%v in %d pieces of %v to %d nodes, %s, seed %d\n\n", s.Layout.Size, s.Layout.Count(), s.Layout.Piece, len(r.Nodes), s.Algorithm, s.Seed)
+	if r.Finished < len(r.Nodes) {
+		fmt.Fprintf(w, "have it     %d of %d nodes\n", r.Finished, len(r.Nodes))
+	}
+	fmt.Fprintf(w, "makespan    %.2f s", r.Makespan)
+	if r.Bound != nil {
+		fmt.Fprintf(w, ", %.3f × the bound of %.2f s, which is set by: %s", *r.Ratio, *r.Bound, r.By)
+	}
+	fmt.Fprintf(w, "\nnodes       fastest %.2f s, mean %.2f s, slowest %.2f s\n", r.Fastest, r.Mean, r.Slowest)
+	times := func(b unit.Bytes) float64 { return float64(b) / float64(s.Layout.Size) }
+	fmt.Fprintf(w, "from store  %v (%.2f × the object)\n", r.Store, times(r.Store))
+	fmt.Fprintf(w, "from peers  %v (%.2f × the object)\n", r.Peers, times(r.Peers))
+	_, err := fmt.Fprintf(w, "simulated in %.1f s\n", r.Wall)
+	return err
+}

@@ -1,0 +1,335 @@
+// Package form reads documents that people write, YAML or JSON, strictly: an
+// unknown key, a missing one, a value of the wrong kind is an error that
+// names the line and the place.
+//
+//	line 3: links[0].rate: rate "1": want a number with bit, kbit, …
+//
+// A document is walked by whoever knows its form. The first error stays: after it all
+// values read as zero, so that a reader asks once, at the end (Doc.Err):
+//
+//	doc := form.Parse(text)
+//	o := doc.Root().Object("name", "size")
+//	name, size := o.Need("name").Text(), o.Get("size").Bytes()
+//	if err := doc.Err(); err != nil { … }
+package form
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// maxText is more than the description of 100,000 hosts has.
+const maxText = 64 << 20
+
+// Doc is a document that is being read.
+type Doc struct {
+	root *yaml.Node
+	err  error
+}
+
+// Parse reads the text of a document. What is wrong with it is said by Err.
+func Parse(text []byte) *Doc {
+	d := &Doc{}
+	if len(text) > maxText {
+		d.err = fmt.Errorf("%d bytes of text; at most %d are read", len(text), maxText)
+		return d
+	}
+	s := string(text)
+	if strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") {
+		s = strings.ReplaceAll(s, "\t", " ") // JSON may be indented with tabs, YAML not; within JSON's strings there are none
+	}
+	var n yaml.Node
+	dec := yaml.NewDecoder(strings.NewReader(s))
+	if err := dec.Decode(&n); err != nil {
+		d.err = clean(err)
+		return d
+	}
+	switch err := dec.Decode(new(yaml.Node)); {
+	case err == nil:
+		d.err = errors.New("there is more than one document in the file")
+		return d
+	case !errors.Is(err, io.EOF):
+		d.err = clean(err)
+		return d
+	}
+	if len(n.Content) != 1 {
+		d.err = errors.New("line 1: the document is empty")
+		return d
+	}
+	d.root = n.Content[0]
+	return d
+}
+
+// clean makes one line of what the parser says.
+func clean(err error) error {
+	s := strings.TrimPrefix(err.Error(), "yaml: ")
+	if s == "EOF" {
+		s = "line 1: the document is empty"
+	}
+	return errors.New(strings.Join(strings.Fields(s), " "))
+}
+
+// Err is the first thing that was wrong, or nil.
+func (d *Doc) Err() error { return d.err }
+
+// Root is the whole document.
+func (d *Doc) Root() Value { return Value{doc: d, node: d.root} }
+
+// Value is one value of a document. The zero Value is one that is not there.
+type Value struct {
+	doc  *Doc
+	node *yaml.Node
+	path string
+}
+
+// Given says whether the value is there.
+func (v Value) Given() bool { return v.node != nil && v.doc.err == nil }
+
+// Line is the line that the value begins in; 0 if it is not there.
+func (v Value) Line() int {
+	if v.node == nil {
+		return 0
+	}
+	return v.node.Line
+}
+
+// Fail notes an error at the value, unless there was one before.
+func (v Value) Fail(format string, args ...any) {
+	if v.doc == nil || v.doc.err != nil {
+		return
+	}
+	where := ""
+	if v.node != nil {
+		where = fmt.Sprintf("line %d: ", v.node.Line)
+	}
+	if v.path != "" {
+		where += v.path + ": "
+	}
+	v.doc.err = fmt.Errorf("%s%s", where, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
+}
+
+// Object is a value with named fields.
+type Object struct {
+	Value
+	fields []*yaml.Node // key, value, key, value
+}
+
+// Object reads the value as one with fields of these names only.
+func (v Value) Object(keys ...string) Object {
+	o := Object{Value: v}
+	if !v.Given() {
+		return o
+	}
+	if v.node.Kind != yaml.MappingNode {
+		v.Fail("want an object with %s, not %s", strings.Join(keys, ", "), kind(v.node))
+		return o
+	}
+	seen := make([]bool, len(keys))
+	for i := 0; i < len(v.node.Content); i += 2 {
+		k := v.node.Content[i]
+		at := Value{v.doc, k, v.path}
+		which := slices.Index(keys, k.Value)
+		switch {
+		case k.Kind != yaml.ScalarNode || which < 0:
+			at.Fail("unknown key %s; there are %s", short(k.Value), strings.Join(keys, ", "))
+		case seen[which]:
+			at.Fail("the key %s stands there twice", k.Value)
+		default:
+			seen[which] = true
+		}
+	}
+	o.fields = v.node.Content
+	return o
+}
+
+// IsObject says whether the value has fields.
+func (v Value) IsObject() bool { return v.Given() && v.node.Kind == yaml.MappingNode }
+
+// IsList says whether the value is a list.
+func (v Value) IsList() bool { return v.Given() && v.node.Kind == yaml.SequenceNode }
+
+// Get is a field, which need not be there.
+func (o Object) Get(key string) Value {
+	v := Value{doc: o.doc, path: key}
+	if o.path != "" {
+		v.path = o.path + "." + key
+	}
+	for i := 0; i < len(o.fields); i += 2 {
+		if o.fields[i].Value == key {
+			v.node = o.fields[i+1]
+		}
+	}
+	return v
+}
+
+// Need is a field that has to be there.
+func (o Object) Need(key string) Value {
+	v := o.Get(key)
+	if o.Given() && v.node == nil {
+		o.Fail("%s is missing", key)
+	}
+	return v
+}
+
+// List is the elements of a list.
+func (v Value) List() (elements []Value) {
+	if !v.Given() {
+		return nil
+	}
+	if v.node.Kind != yaml.SequenceNode {
+		v.Fail("want a list, not %s", kind(v.node))
+		return nil
+	}
+	for i, n := range v.node.Content {
+		elements = append(elements, Value{v.doc, n, v.path + "[" + strconv.Itoa(i) + "]"})
+	}
+	return elements
+}
+
+// Text is a string, or whatever else stands on one line, as it stands there.
+func (v Value) Text() string {
+	if !v.Given() {
+		return ""
+	}
+	if v.node.Kind != yaml.ScalarNode || v.node.Tag == "!!null" {
+		v.Fail("want a text, not %s", kind(v.node))
+		return ""
+	}
+	return v.node.Value
+}
+
+// Name is a text that can name something: printable, without spaces, at most 64 bytes.
+func (v Value) Name() string {
+	s := v.Text()
+	if !v.Given() {
+		return ""
+	}
+	bad := func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\uFFFD' }
+	if s == "" || len(s) > 64 || strings.ContainsFunc(s, bad) {
+		v.Fail("a name is 1 to 64 bytes without spaces, not %s", short(s))
+		return ""
+	}
+	return s
+}
+
+// OneOf is a text that is one of these.
+func (v Value) OneOf(words ...string) string {
+	s := v.Text()
+	if v.Given() && !slices.Contains(words, s) {
+		v.Fail("%s: want %s", short(s), strings.Join(words, ", "))
+	}
+	return s
+}
+
+// Int is a whole number from lo to hi.
+func (v Value) Int(lo, hi int) int {
+	s := v.Text()
+	if !v.Given() {
+		return 0
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < lo || n > hi {
+		v.Fail("%s: want a whole number from %d to %d", short(s), lo, hi)
+		return 0
+	}
+	return n
+}
+
+// Seed is a number that randomness begins with.
+func (v Value) Seed() uint64 {
+	s := v.Text()
+	if !v.Given() {
+		return 0
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		v.Fail("%s: want a whole number, not negative", short(s))
+	}
+	return n
+}
+
+// Number is a finite number, at least lo.
+func (v Value) Number(lo float64) float64 {
+	s := v.Text()
+	if !v.Given() {
+		return 0
+	}
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsInf(x, 0) || !(x >= lo) {
+		v.Fail("%s: want a number, at least %g", short(s), lo)
+		return 0
+	}
+	return x
+}
+
+// Bytes is a size as package unit reads it.
+func (v Value) Bytes() (b unit.Bytes) {
+	parse(v, func(s string) (err error) { b, err = unit.ParseBytes(s); return err })
+	return b
+}
+
+// Bandwidth is a rate as package unit reads it.
+func (v Value) Bandwidth() (r unit.Bandwidth) {
+	parse(v, func(s string) (err error) { r, err = unit.ParseBandwidth(s); return err })
+	return r
+}
+
+// Duration is a time such as 50us or 1m30s, not negative.
+func (v Value) Duration() (d time.Duration) {
+	parse(v, func(s string) (err error) {
+		if s == "0" {
+			return nil
+		}
+		d, err = time.ParseDuration(s)
+		if err != nil || d < 0 {
+			d, err = 0, fmt.Errorf("%s: want a time such as 50us, 3s or 1m30s", short(s))
+		}
+		return err
+	})
+	return d
+}
+
+func parse(v Value, f func(string) error) {
+	s := v.Text()
+	if !v.Given() {
+		return
+	}
+	if len(s) > 64 {
+		v.Fail("%s is too long", short(s))
+	} else if err := f(s); err != nil {
+		v.Fail("%v", err)
+	}
+}
+
+func kind(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "an object"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.AliasNode:
+		return "an alias (they are not read)"
+	case n.Tag == "!!null":
+		return "nothing"
+	}
+	return short(n.Value)
+}
+
+// short quotes s, and cuts it if it is long.
+func short(s string) string {
+	const most = 40
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,89 @@
+package form
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/unit"
+)
+
+func TestValues(t *testing.T) {
+	for _, text := range []string{
+		"name: h1\nsize: 4MiB\nrate: 1Gbit\nafter: 50us\ncount: 7\nshare: 0.5\nseed: 18446744073709551615\nlist: [a, b]\n",
+		"{\n\t\"name\": \"h1\", \"size\": \"4MiB\",\n\t\"rate\": \"1Gbit\", \"after\": \"50us\", \"count\": 7, \"share\": 0.5,\n\t\"seed\": 18446744073709551615, \"list\": [\"a\", \"b\"]\n}\n",
+	} {
+		d := Parse([]byte(text))
+		o := d.Root().Object("name", "size", "rate", "after", "count", "share", "seed", "list", "absent")
+		if got := o.Need("name").Name(); got != "h1" {
+			t.Errorf("name %q", got)
+		}
+		if got := o.Get("size").Bytes(); got != 4*unit.MiB {
+			t.Errorf("size %v", got)
+		}
+		if got := o.Get("rate").Bandwidth(); got != unit.Gbit {
+			t.Errorf("rate %v", got)
+		}
+		if got := o.Get("after").Duration(); got != 50*time.Microsecond {
+			t.Errorf("after %v", got)
+		}
+		if got := o.Get("count").Int(1, 9); got != 7 {
+			t.Errorf("count %v", got)
+		}
+		if got := o.Get("share").Number(0); got != 0.5 {
+			t.Errorf("share %v", got)
+		}
+		if got := o.Get("seed").Seed(); got != 1<<64-1 {
+			t.Errorf("seed %v", got)
+		}
+		if l := o.Get("list").List(); len(l) != 2 || l[1].Text() != "b" {
+			t.Errorf("list %v", l)
+		}
+		if v := o.Get("absent"); v.Given() || v.Text() != "" || v.Bytes() != 0 {
+			t.Error("a field that is not there is given")
+		}
+		if err := d.Err(); err != nil {
+			t.Errorf("%s\n%v", text, err)
+		}
+	}
+}
+
+func TestErrorsNameLineAndField(t *testing.T) {
+	read := func(text string) error {
+		d := Parse([]byte(text))
+		o := d.Root().Object("rate", "links", "n", "at")
+		o.Get("rate").Bandwidth()
+		o.Get("n").Int(1, 3)
+		o.Get("at").Duration()
+		for _, l := range o.Get("links").List() {
+			l.Object("a").Need("a").Name()
+		}
+		return d.Err()
+	}
+	for _, c := range []struct{ text, want string }{
+		{"rate: 5\n", `line 1: rate: rate "5": want a number with`},
+		{"rate: 1Gbit\nrat: 3\n", `line 2: unknown key "rat"; there are rate, links, n, at`},
+		{"n: 1\nn: 2\n", `line 2`},
+		{"n: 4\n", `line 1: n: "4": want a whole number from 1 to 3`},
+		{"n: [1]\n", `line 1: n: want a text, not a list`},
+		{"n:\n", `line 1: n: want a text, not nothing`},
+		{"at: -3s\n", `line 1: at: "-3s": want a time`},
+		{"links:\n- {a: x}\n- {}\n", `line 3: links[1]: a is missing`},
+		{"links:\n- {a: x}\n- {a: 'x y'}\n", `line 3: links[1].a: a name is 1 to 64 bytes without spaces, not "x y"`},
+		{"links: {a: x}\n", `line 1: links: want a list, not an object`},
+		{"links:\n- &x {a: x}\n- *x\n", `line 3: links[1]: want an object with a, not an alias`},
+		{"", "the document is empty"},
+		{"- 1\n", "line 1: want an object with"},
+		{"n: 1\n---\nn: 2\n", "more than one document"},
+		{"\x00\x01\x02", "control characters"},
+		{strings.Repeat("x", maxText+1), "bytes of text"},
+	} {
+		err := read(c.text)
+		if len(c.text) > 100 {
+			c.text = c.text[:100]
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q:\n\tgot  %v\n\twant %s", c.text, err, c.want)
+		}
+	}
+}

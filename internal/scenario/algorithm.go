@@ -1,0 +1,100 @@
+package scenario
+
+import (
+	"fmt"
+
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/steal"
+)
+
+// This file is what tells one algorithm from another: who begins with what, whether there is a
+// barrier, and what a node reads from the store next. All else is the same for all. A
+// new algorithm has a name, a policy, and, if it chooses otherwise, a branch in next and idle.
+
+// Algorithm says how a broadcast is done.
+type Algorithm string
+
+const (
+	Flat     Algorithm = "flat"
+	NonSteal Algorithm = "non-steal"
+	Steal    Algorithm = "steal"
+)
+
+// Algorithms are all there are.
+var Algorithms = []Algorithm{Flat, NonSteal, Steal}
+
+// Default is the algorithm where a scenario does not say.
+const Default = Steal
+
+// policy is what an algorithm sets in the rules, as in internal/swarm.
+type policy struct {
+	alone       bool // every node for itself
+	steals      bool
+	barrier     bool
+	perWork     int // pieces
+	connections int // to the store, of each node
+}
+
+func (s *Scenario) policy(readers int) policy {
+	p := policy{perWork: s.Layout.Count(), barrier: true, connections: 1}
+	switch s.Algorithm {
+	case Flat:
+		p.alone, p.barrier = true, false
+	case NonSteal:
+	case Steal:
+		p.steals, p.perWork = true, s.PerWork
+		if p.perWork == 0 {
+			p.perWork = steal.DefaultPerWork(s.Layout, readers)
+		}
+	default:
+		panic(fmt.Sprintf("scenario: algorithm %q", s.Algorithm))
+	}
+	return p
+}
+
+// divide makes the steal.Nodes. Nodes that join later own nothing and read nothing.
+func (w *world) divide() {
+	var owners, late []int
+	for i := range w.nodes {
+		if w.nodes[i].late {
+			late = append(late, i)
+		} else {
+			owners = append(owners, i)
+		}
+	}
+	if w.policy.alone {
+		for i := range w.nodes {
+			w.nodes[i].works = steal.NewNode(0, 1, steal.Divide(w.Layout.Count(), []int{0}, w.policy.perWork), false)
+		}
+		return
+	}
+	d := steal.Divide(w.Layout.Count(), owners, w.policy.perWork)
+	for i := range w.nodes {
+		w.nodes[i].works = steal.NewNode(i, len(w.nodes), d, w.policy.steals)
+		for _, k := range late {
+			w.nodes[i].works.Excuse(k)
+		}
+	}
+}
+
+// next is what a node reads from the store next on a connection that is free.
+func (w *world) next(i int) (work int, span piece.Range, ok bool) {
+	n := &w.nodes[i]
+	if n.late && !w.policy.alone {
+		return 0, span, false
+	}
+	return n.works.Next(n.ex.Held)
+}
+
+// idle is what a node does when there is nothing for it to read: it asks another for works.
+func (w *world) idle(i int) {
+	n := &w.nodes[i]
+	if w.policy.alone || n.late || n.ex.Covered() {
+		return
+	}
+	if victim, ok := n.works.Ask(n.ex.Held); ok {
+		n.asked++
+		w.after(answerWithin, event{kind: evGiveUp, node: int32(i), peer: n.asked})
+		w.tell(i, victim, event{kind: evGiveWork})
+	}
+}

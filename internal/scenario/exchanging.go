@@ -1,0 +1,363 @@
+package scenario
+
+import (
+	"math"
+
+	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/sim"
+	"github.com/freshet/freshet/unit"
+)
+
+// This file drives a node's exchange.State as internal/swarm does (mesh.go, neighbour.go):
+//
+//	got ──50 ms──> announce ──> heard ──> step: Asks ──> requested: queue of a conn
+//	 ↑                                                        │ its flow moves
+//	 └──── all blocks of a piece <── block <── carried <──────┘
+
+// got notes that a node has a piece.
+func (w *world) got(i, p int) {
+	n := &w.nodes[i]
+	if n.ex.Have().Has(p) {
+		return
+	}
+	w.holders[p]++
+	w.sendCancels(i, n.ex.Got(p))
+	n.news = append(n.news, int32(p))
+	if w.hops > 0 && !w.known[p] && w.holders[p] == 1 {
+		w.after(tickEvery+w.spread(), event{kind: evRumour, node: int32(i), pieces: []int32{int32(p)}})
+	}
+	if n.ex.Have().Full() && n.done < 0 {
+		n.done = w.sim.Now()
+		w.open--
+	}
+	w.opening(i)
+	if !n.telling {
+		if w.sim.Now()-n.told >= tickEvery {
+			w.announce(i)
+		} else {
+			n.telling = true
+			w.sim.At(n.told+tickEvery, event{kind: evTell, node: int32(i)})
+		}
+	}
+	w.stir(i)
+}
+
+// announce tells all neighbours what was got since the last time.
+func (w *world) announce(i int) {
+	n := &w.nodes[i]
+	if len(n.news) == 0 {
+		return
+	}
+	n.told = w.sim.Now()
+	for k := range n.waves {
+		w.after(n.waves[k].delay, event{kind: evHave, node: int32(i), peer: int32(k), pieces: n.news})
+	}
+	n.news = nil
+}
+
+// heard brings an announcement to those whom it reaches now.
+func (w *world) heard(e event) {
+	from := &w.nodes[e.node]
+	for _, rank := range from.waves[e.peer].ranks {
+		p := &from.peers[rank]
+		n := &w.nodes[p.node]
+		if n.killed || n.absent || n.dead || from.dead || from.lost {
+			continue
+		}
+		news := false
+		for _, k := range e.pieces { // a stopped node will read it; that it knows it already makes no difference
+			news = n.ex.Announced(int(p.mine), piece.Range{Lo: int(k), Hi: int(k) + 1}) || news
+		}
+		if !news || n.stopped {
+			continue
+		}
+		if w.opening(int(p.node)) {
+			continue
+		}
+		if at := &n.peers[p.mine]; !at.mute && at.owes <= 1 && n.done < 0 { // else there is nothing new to ask it for
+			w.step(int(p.node))
+		}
+		if n.served < exchange.DefaultSlots {
+			w.stir(int(p.node))
+		}
+	}
+}
+
+// opening notes that a node has passed the barrier, if it just has.
+func (w *world) opening(i int) bool {
+	n := &w.nodes[i]
+	if n.isOpen || !n.ex.Open() {
+		return false
+	}
+	n.isOpen, n.opened = true, w.sim.Now()
+	if !n.stopped {
+		w.step(i)
+	}
+	return true
+}
+
+// stir has a node look at its slots at its next tick, if it has one to give.
+func (w *world) stir(i int) {
+	n := &w.nodes[i]
+	if n.served >= exchange.DefaultSlots || len(n.peers) == 0 {
+		return
+	}
+	next := n.phase + tickEvery*(math.Floor((w.sim.Now()-n.phase)/tickEvery)+1)
+	if next < n.tick-1e-9 {
+		n.tick = next
+		w.sim.At(next, event{kind: evTick, node: int32(i)})
+	}
+}
+
+// slots looks at whom a node serves, and whether somebody snubs it.
+func (w *world) slots(i int) {
+	n := &w.nodes[i]
+	for _, c := range n.ex.Rechoke(w.now) {
+		p := &n.peers[c.Peer]
+		n.serve(c.Peer, !c.Choked)
+		if !c.Choked {
+			w.after(p.delay, event{kind: evUnchoke, node: p.node, peer: p.mine})
+			continue
+		}
+		w.after(p.delay, event{kind: evChoke, node: p.node, peer: p.mine})
+		if c := w.nodes[p.node].peers[p.mine].in; c >= 0 {
+			w.choke(c)
+		}
+	}
+	n.tick = w.sim.Now() + rechokeEvery
+	w.sim.At(n.tick, event{kind: evTick, node: int32(i)})
+	w.step(i)
+}
+
+// serve notes whether a node serves a peer.
+func (n *node) serve(rank int, serves bool) {
+	if p := &n.peers[rank]; p.served != serves {
+		p.served = serves
+		if serves {
+			n.served++
+		} else {
+			n.served--
+		}
+	}
+}
+
+// step sends what a node asks for now.
+func (w *world) step(i int) {
+	n := &w.nodes[i]
+	if n.done >= 0 || !n.isOpen {
+		return
+	}
+	ask, cancel := n.ex.Asks(w.now)
+	w.sendCancels(i, cancel)
+	for _, a := range ask {
+		p := &n.peers[a.Peer]
+		p.owes += int32(a.Hi - a.Lo)
+		// The way of the blocks back is counted here, so that what arrives at the other end is at once here.
+		w.after(p.delay+p.back, event{kind: evRequest, node: p.node, peer: p.mine, req: a.Request})
+	}
+}
+
+func (w *world) sendCancels(i int, cancel []exchange.Ask) {
+	n := &w.nodes[i]
+	for _, a := range cancel {
+		p := &n.peers[a.Peer]
+		p.owes = max(0, p.owes-int32(a.Hi-a.Lo))
+		w.after(p.delay+p.back, event{kind: evCancel, node: p.node, peer: p.mine, req: a.Request})
+	}
+}
+
+// requested queues what a peer asks for.
+func (w *world) requested(i, rank int, r exchange.Request) {
+	n := &w.nodes[i]
+	p := &n.peers[rank]
+	if !n.ex.Serves(rank, r) || w.nodes[p.node].killed {
+		return
+	}
+	there := &w.nodes[p.node].peers[p.mine]
+	if there.in < 0 {
+		links, _, ok := w.way(n.host, w.nodes[p.node].host)
+		if !ok {
+			return
+		}
+		there.in = int32(len(w.conns))
+		f := w.sim.AddFlow(math.Inf(1), links...)
+		w.own(f, owner{conn: there.in})
+		w.conns = append(w.conns, conn{from: int32(i), to: p.node, rank: p.mine, flow: f, trip: p.delay + p.back})
+	}
+	c := &w.conns[there.in]
+	c.queue = append(c.queue, r)
+	c.queued += r.Hi - r.Lo
+	if !w.sim.Moving(c.flow) {
+		w.goOn(c)
+	}
+}
+
+func (w *world) own(f sim.Flow, o owner) {
+	for len(w.owner) <= int(f) {
+		w.owner = append(w.owner, owner{})
+	}
+	w.owner[f] = o
+}
+
+// goOn lets a conn move until there is something to look at: the end of a request, or so
+// little left in the queue that the receiver may ask for more.
+func (w *world) goOn(c *conn) {
+	if len(c.queue) == 0 || w.nodes[c.from].stopped || w.nodes[c.to].stopped {
+		w.sim.Stop(c.flow)
+		return
+	}
+	r := c.queue[0]
+	blocks := r.Hi - r.Lo
+	few := 1 + int(w.sim.Rate(c.flow)*c.trip/float64(piece.BlockSize))
+	if k := c.queued - few; k > 0 && k < blocks {
+		blocks = k
+	}
+	bytes := unit.Bytes(0)
+	for b := r.Lo; b < r.Lo+blocks; b++ {
+		bytes += w.blockSize(r.Piece, b)
+	}
+	w.sim.Start(c.flow, max(0, float64(bytes)-c.carry))
+}
+
+func (w *world) blockSize(p, b int) unit.Bytes {
+	_, n := w.Layout.Span(p)
+	return min(piece.BlockSize, n-unit.Bytes(b)*piece.BlockSize)
+}
+
+// carried takes in what has come over a conn.
+func (w *world) carried(k int32) {
+	to := w.conns[k].to
+	w.settle(k)
+	w.goOn(&w.conns[k])
+	if c := &w.conns[k]; c.queued == 0 {
+		w.stir(int(c.from)) // it may have lost interest
+	}
+	w.step(int(to))
+}
+
+// settle hands the blocks that have come over a conn to its receiver.
+func (w *world) settle(k int32) {
+	c := &w.conns[k]
+	c.carry += w.sim.Moved(c.flow)
+	for len(c.queue) > 0 {
+		r := &c.queue[0]
+		p, b := r.Piece, r.Lo
+		size := float64(w.blockSize(p, b))
+		if c.carry < size-0.5 { // half a byte is rounding
+			return
+		}
+		c.carry = max(0, c.carry-size)
+		c.queued--
+		if r.Lo++; r.Lo == r.Hi {
+			c.queue = c.queue[:copy(c.queue, c.queue[1:])]
+		}
+		w.block(int(c.to), int(c.rank), p, b)
+		c = &w.conns[k]
+	}
+	c.carry = 0
+}
+
+// block notes that a block has come.
+func (w *world) block(i, rank, p, b int) {
+	n := &w.nodes[i]
+	n.fromPeers += float64(w.blockSize(p, b))
+	at := &n.peers[rank]
+	at.owes = max(0, at.owes-1)
+	if n.ex.Have().Has(p) {
+		n.ex.Discarded(rank, p, b, w.now)
+		return
+	}
+	k := n.part(p, w.Layout.Blocks(p))
+	t := &n.parts[k]
+	if t.here>>b&1 == 1 {
+		n.ex.Discarded(rank, p, b, w.now)
+		return
+	}
+	t.here |= 1 << b
+	t.left--
+	whole := t.left == 0
+	w.sendCancels(i, n.ex.Block(rank, p, b, w.now))
+	o := &w.nodes[at.node]
+	o.ex.Sent(int(at.mine), w.blockSize(p, b), w.now)
+	if whole {
+		n.drop(p)
+		w.got(i, p)
+	}
+}
+
+// part is the index of a piece among those partly here; it may be the first that is heard of it.
+func (n *node) part(p, blocks int) int {
+	for k := range n.parts {
+		if n.parts[k].piece == int32(p) {
+			return k
+		}
+	}
+	n.parts = append(n.parts, part{piece: int32(p), left: int32(blocks)})
+	return len(n.parts) - 1
+}
+
+func (n *node) drop(p int) {
+	for k := range n.parts {
+		if n.parts[k].piece == int32(p) {
+			n.parts[k] = n.parts[len(n.parts)-1]
+			n.parts = n.parts[:len(n.parts)-1]
+			return
+		}
+	}
+}
+
+// cancelled takes out of a queue what a peer does not want any more. The block that is
+// being sent is sent.
+func (w *world) cancelled(i, rank int, r exchange.Request) {
+	p := &w.nodes[i].peers[rank]
+	k := w.nodes[p.node].peers[p.mine].in
+	if k < 0 || w.conns[k].queued == 0 {
+		return
+	}
+	w.settle(k)
+	c := &w.conns[k]
+	kept := make([]exchange.Request, 0, len(c.queue)+1)
+	c.queued = 0
+	keep := func(q exchange.Request) {
+		if q.Lo < q.Hi {
+			kept = append(kept, q)
+			c.queued += q.Hi - q.Lo
+		}
+	}
+	for at, q := range c.queue {
+		if at == 0 && c.carry > 0 {
+			keep(exchange.Request{Piece: q.Piece, Lo: q.Lo, Hi: q.Lo + 1})
+			q.Lo++
+		}
+		if q.Piece != r.Piece || q.Hi <= r.Lo || r.Hi <= q.Lo {
+			keep(q)
+			continue
+		}
+		keep(exchange.Request{Piece: q.Piece, Lo: q.Lo, Hi: min(q.Hi, r.Lo)})
+		keep(exchange.Request{Piece: q.Piece, Lo: max(q.Lo, r.Hi), Hi: q.Hi})
+	}
+	c.queue = kept
+	w.goOn(c)
+}
+
+// choke empties a queue, but for the block that is being sent.
+func (w *world) choke(k int32) {
+	w.settle(k)
+	c := &w.conns[k]
+	if len(c.queue) > 0 && c.carry > 0 {
+		c.queue = c.queue[:1]
+		c.queue[0].Hi, c.queued = c.queue[0].Lo+1, 1
+	} else {
+		c.queue, c.queued, c.carry = c.queue[:0], 0, 0
+	}
+	w.goOn(c)
+}
+
+// cut ends what moves on a conn.
+func (w *world) cut(k int32) {
+	w.settle(k)
+	c := &w.conns[k]
+	c.queue, c.queued, c.carry = c.queue[:0], 0, 0
+	w.goOn(c)
+}

@@ -1,0 +1,481 @@
+// Package scenario runs whole broadcasts in a simulation: the rules that real
+// nodes obey (packages steal and exchange) on a simulated network (packages
+// topo and sim), hundreds or thousands of nodes in one process, from one seed.
+//
+//	SCENARIO.yaml ──> Scenario ──Run──> Result
+//	                     │
+//	topo.Network ── links, routes ──> sim: clock, flows, max-min shares
+//	                                   ↑ requests, blocks, messages ↓
+//	            a node each: steal.Node, exchange.State, driven as internal/swarm drives them
+//
+// What is as in internal/swarm: who reads what, who asks whom for what and when, what is
+// announced when (gathered for 50 ms), the barrier, choking, end-game, what follows when nodes die. What is
+// left out: disks, processors, digests, TCP (a flow has its fair share at once). What is different:
+//
+//   - In a swarm of more than Neighbours+1 nodes a node exchanges with that many others only, picked
+//     at random. What all nodes have to know (which pieces some node holds, who took which works)
+//     goes from neighbour to neighbour: it is known to all after as many hops as the
+//     graph of neighbours is wide, each one gathering time and delay. To a State, what nodes
+//     beyond its neighbours hold is held by one more peer, elsewhere, that is never connected.
+//   - giveWork goes to any node directly: a connection is made for it.
+//
+// docs/scenario.md has the form of the file.
+package scenario
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/freshet/freshet/internal/form"
+	"github.com/freshet/freshet/objstore/limit"
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/topo"
+	"github.com/freshet/freshet/unit"
+)
+
+// Scenario is a broadcast and the network that it happens on. Read makes valid ones.
+type Scenario struct {
+	Seed       uint64
+	Network    *topo.Network
+	Layout     piece.Layout
+	Algorithm  Algorithm
+	PerWork    int // pieces per work unit; zero: as in internal/swarm
+	Neighbours int // most peers that a node exchanges with
+	Store      Store
+	Events     []Event // by time
+
+	// Tolerance of shares, as sim.Network has it. Negative: 0 up to 100 nodes, beyond that 0.02.
+	Tolerance float64
+}
+
+// Store is where the object is. Rates that are zero are not limited.
+type Store struct {
+	At            string // the host or switch that it is at; empty: beside every host's link
+	Total         unit.Bandwidth
+	PerClient     []unit.Bandwidth     // by host
+	PerConnection []limit.Distribution // by host, drawn for each connection
+	Delay         time.Duration        // one way, besides that of the network
+}
+
+// Event is something that happens to a node.
+type Event struct {
+	At   time.Duration
+	Host int
+	Do   Doing
+	Rate unit.Bandwidth // of Slow: of its links, both directions
+}
+
+// Doing is what an event does.
+type Doing string
+
+const (
+	Die    Doing = "die"    // its process ends; connections close
+	Stop   Doing = "stop"   // its process stops; connections stay
+	Resume Doing = "resume" // it goes on
+	Join   Doing = "join"   // it is not there before
+	Slow   Doing = "slow"   // its links have another rate from now on
+)
+
+const (
+	defaultNeighbours = 32
+	maxHosts          = 100_000
+	maxPiece          = 16 * unit.MiB // the largest that freshet chooses by itself; its blocks fit a word
+	maxPieces         = 1 << 20
+)
+
+// Read reads a scenario from a file. Files that it names are found beside it.
+func Read(name string) (*Scenario, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := Parse(text, func(other string) ([]byte, error) {
+		if !filepath.IsAbs(other) {
+			other = filepath.Join(filepath.Dir(name), other)
+		}
+		return os.ReadFile(other)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return s, nil
+}
+
+// Parse reads a scenario from YAML or JSON; open reads the files that it names.
+func Parse(text []byte, open func(name string) ([]byte, error)) (*Scenario, error) {
+	doc := form.Parse(text)
+	o := doc.Root().Object("seed", "network", "broadcast", "events")
+	s := &Scenario{Seed: 1, Tolerance: -1}
+	if v := o.Get("seed"); v.Given() {
+		s.Seed = v.Seed()
+	}
+	atStore := s.network(o.Need("network"), open)
+	if doc.Err() == nil {
+		s.broadcast(o.Need("broadcast"), atStore)
+	}
+	if doc.Err() == nil {
+		s.events(o.Get("events"))
+	}
+	return s, doc.Err()
+}
+
+// network reads where it happens, and returns where the store is unless the scenario says so.
+func (s *Scenario) network(v form.Value, open func(string) ([]byte, error)) (atStore string) {
+	star := []string{"generate", "hosts", "rate", "rate_back", "delay"}
+	sites := append(slices.Clone(star), "sites", "between", "between_back", "between_delay")
+	switch o := v.Object(append(slices.Clone(sites), "file")...); {
+	case !o.Given():
+	case o.Get("file").Given():
+		o = v.Object("file")
+		name := o.Get("file").Text()
+		text, err := open(name)
+		if err == nil {
+			s.Network, err = topo.Parse(text)
+		}
+		if err != nil {
+			o.Get("file").Fail("%s: %v", name, err)
+			return ""
+		}
+		if h := len(s.Network.Hosts); h < 1 || h > maxHosts {
+			o.Get("file").Fail("%d hosts; a scenario has 1 to %d", h, maxHosts)
+		}
+	case o.Need("generate").OneOf("star", "sites") == "star":
+		o = v.Object(star...)
+		hosts := o.Need("hosts").Int(1, maxHosts)
+		a := access(o)
+		if o.Given() {
+			s.Network = topo.Star(hosts, a)
+		}
+	default:
+		n := o.Need("sites").Int(1, 1000)
+		hosts := o.Need("hosts").Int(1, maxHosts/max(1, n))
+		a := access(o)
+		between := topo.Link{Rate: o.Need("between").Bandwidth(), Delay: o.Get("between_delay").Duration()}
+		between.Back = between.Rate
+		if back := o.Get("between_back"); back.Given() {
+			between.Back = back.Bandwidth()
+		}
+		if o.Given() {
+			s.Network = topo.Sites(n, hosts, a, between)
+		}
+		return "wan"
+	}
+	return ""
+}
+
+func access(o form.Object) topo.Access {
+	a := topo.Access{Rate: rates(o.Need("rate")), Delay: o.Get("delay").Duration()}
+	if v := o.Get("rate_back"); v.Given() {
+		a.Back = rates(v)
+	}
+	return a
+}
+
+// values is one value or a list of them.
+func values(v form.Value) []form.Value {
+	if !v.IsList() {
+		return []form.Value{v}
+	}
+	l := v.List()
+	if len(l) == 0 {
+		v.Fail("the list is empty")
+	}
+	return l
+}
+
+func rates(v form.Value) (rs []unit.Bandwidth) {
+	for _, r := range values(v) {
+		rs = append(rs, r.Bandwidth())
+	}
+	return rs
+}
+
+func (s *Scenario) broadcast(v form.Value, atStore string) {
+	o := v.Object("size", "piece", "algorithm", "per_work", "neighbours", "store")
+	s.Layout.Size = o.Need("size").Bytes()
+	s.Layout.Piece = piece.DefaultSize(s.Layout.Size, 0)
+	if p := o.Get("piece"); p.Given() {
+		if s.Layout.Piece = p.Bytes(); s.Layout.Piece < 1 || s.Layout.Piece > maxPiece {
+			p.Fail("%v: a piece is from 1 B to %v", s.Layout.Piece, maxPiece)
+			return
+		}
+	}
+	if o.Given() && s.Layout.Size < 1 {
+		o.Get("size").Fail("there is nothing to move")
+		return
+	}
+	if o.Given() && (s.Layout.Size-1)/s.Layout.Piece >= maxPieces {
+		o.Get("size").Fail("more than the %d pieces that can be simulated, of %v", maxPieces, s.Layout.Piece)
+		return
+	}
+	s.Algorithm = Default
+	if a := o.Get("algorithm"); a.Given() {
+		var names []string
+		for _, a := range Algorithms {
+			names = append(names, string(a))
+		}
+		s.Algorithm = Algorithm(a.OneOf(names...))
+	}
+	if w := o.Get("per_work"); w.Given() {
+		s.PerWork = w.Int(1, maxPieces)
+	}
+	s.Neighbours = defaultNeighbours
+	if w := o.Get("neighbours"); w.Given() {
+		s.Neighbours = w.Int(2, 1000)
+	}
+	s.store(o.Get("store"), atStore)
+}
+
+func (s *Scenario) store(v form.Value, at string) {
+	s.Store.At = at
+	hosts := len(s.Network.Hosts)
+	s.Store.PerClient = make([]unit.Bandwidth, hosts)
+	s.Store.PerConnection = make([]limit.Distribution, hosts)
+	if !v.Given() {
+		return
+	}
+	o := v.Object("at", "total", "per_client", "per_connection", "delay")
+	if a := o.Get("at"); a.Given() {
+		s.Store.At = a.Name()
+		if _, ok := topo.NewRouter(s.Network).Place(s.Store.At); !ok {
+			a.Fail("there is no host or switch %q", s.Store.At)
+		}
+	}
+	s.Store.Total = o.Get("total").Bandwidth()
+	s.Store.Delay = o.Get("delay").Duration()
+	rng := rand.New(rand.NewPCG(s.Seed, streamStore))
+	if c := o.Get("per_client"); c.Given() {
+		for i, d := range distributions(c, hosts) {
+			s.Store.PerClient[i] = d.Draw(rng)
+		}
+	}
+	if c := o.Get("per_connection"); c.Given() {
+		s.Store.PerConnection = distributions(c, hosts)
+	}
+}
+
+// distributions deals one rate, a named distribution, or a list of them, out to the hosts in turn.
+func distributions(v form.Value, hosts int) []limit.Distribution {
+	var each []limit.Distribution
+	for _, e := range values(v) {
+		text := e.Text()
+		if len(text) > 1000 {
+			e.Fail("is too long")
+			return nil
+		}
+		d, err := limit.ParseDistribution(text)
+		if err != nil {
+			e.Fail("%v", err)
+			return nil
+		}
+		each = append(each, d)
+	}
+	all := make([]limit.Distribution, hosts)
+	for i := range all {
+		if len(each) > 0 {
+			all[i] = each[i%len(each)]
+		}
+	}
+	return all
+}
+
+func (s *Scenario) events(v form.Value) {
+	host := map[string]int{}
+	for i, h := range s.Network.Hosts {
+		host[h.Name] = i
+	}
+	joins := map[int]bool{}
+	for _, e := range v.List() {
+		o := e.Object("at", "node", "do", "rate")
+		ev := Event{At: o.Need("at").Duration()}
+		name := o.Need("node").Name()
+		ev.Do = Doing(o.Need("do").OneOf(string(Die), string(Stop), string(Resume), string(Join), string(Slow)))
+		if !o.Given() {
+			return
+		}
+		i, ok := host[name]
+		switch {
+		case !ok || name == s.Store.At:
+			o.Get("node").Fail("there is no node %q", name)
+		case ev.Do == Slow:
+			ev.Rate = o.Need("rate").Bandwidth()
+		case o.Get("rate").Given():
+			o.Get("rate").Fail("only slow has a rate")
+		case ev.Do == Join && joins[i]:
+			o.Fail("%s joins twice", name)
+		}
+		joins[i] = joins[i] || ev.Do == Join
+		ev.Host = i
+		s.Events = append(s.Events, ev)
+	}
+	late, atStore := 0, 0
+	for i, h := range s.Network.Hosts {
+		if h.Name == s.Store.At {
+			atStore++
+		} else if joins[i] {
+			late++
+		}
+	}
+	if n := len(s.Network.Hosts); len(joins) > 0 && late >= n-atStore {
+		v.Fail("all nodes join later: nobody is there to begin")
+	}
+	slices.SortStableFunc(s.Events, func(a, b Event) int { return int(a.At - b.At) })
+}
+
+// Result is what a scenario came to.
+type Result struct {
+	Makespan float64      `json:"makespan_s"` // until the last node that lives had the object
+	Bound    *float64     `json:"bound_s"`    // of the nodes that live; nil: nothing bounds it
+	Ratio    *float64     `json:"ratio"`
+	Fastest  float64      `json:"fastest_s"`
+	Slowest  float64      `json:"slowest_s"`
+	Mean     float64      `json:"mean_s"`
+	Store    unit.Bytes   `json:"store_bytes"`
+	Peers    unit.Bytes   `json:"peer_bytes"`
+	Wall     float64      `json:"wall_s"` // what the simulation took; the caller fills it in
+	Nodes    []NodeResult `json:"nodes"`
+
+	By       string  `json:"-"` // what sets the bound
+	Finished int     `json:"-"` // nodes that have the object
+	Opened   float64 `json:"-"` // when the last node that lives passed the barrier
+}
+
+// NodeResult is what one node came to.
+type NodeResult struct {
+	Name  string     `json:"name"`
+	Done  *float64   `json:"done_s"` // nil: it died before, or was given up by the others
+	Store unit.Bytes `json:"store_bytes"`
+	Peers unit.Bytes `json:"peer_bytes"` // blocks that came twice included
+}
+
+func (w *world) result() Result {
+	r := Result{}
+	rates := steal.Rates{Total: w.Store.Total}
+	reach, sum := 0.0, 0.0
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.absent {
+			continue
+		}
+		nr := NodeResult{Name: w.Network.Hosts[n.host].Name, Store: unit.Bytes(math.Round(n.fromStore)), Peers: unit.Bytes(n.fromPeers)}
+		r.Store += nr.Store
+		r.Peers += nr.Peers
+		if n.done >= 0 {
+			done := n.done
+			nr.Done = &done
+			if r.Finished == 0 {
+				r.Fastest = done
+			}
+			r.Fastest, r.Slowest = min(r.Fastest, done), max(r.Slowest, done)
+			sum += done
+			r.Finished++
+			r.Opened = max(r.Opened, n.opened)
+			rates.Down = append(rates.Down, n.down)
+			rates.Up = append(rates.Up, n.up)
+			rates.Store = append(rates.Store, w.Store.PerClient[n.host])
+			if n.down > 0 {
+				reach = max(reach, n.joined+float64(w.Layout.Size)/float64(n.down))
+			}
+		}
+		r.Nodes = append(r.Nodes, nr)
+	}
+	r.Makespan = r.Slowest
+	if r.Finished > 0 {
+		r.Mean = sum / float64(r.Finished)
+	}
+	bound, by := steal.Bound(w.Layout.Size, r.Finished, rates)
+	if reach > bound {
+		bound, by = reach, "a node that joined late"
+	}
+	if site, name := w.siteBound(); site > bound {
+		bound, by = site, "what enters site "+name
+	}
+	if bound > 0 && r.Finished > 0 {
+		ratio := r.Makespan / bound
+		r.Bound, r.Ratio, r.By = &bound, &ratio, by
+	}
+	return r
+}
+
+// siteBound is how long it takes at least to bring the object into a site, and which one
+// that is: over the links that enter it, and by what its nodes get from a store beside them.
+func (w *world) siteBound() (seconds float64, site string) {
+	siteOf := w.siteOfPlaces()
+	var sites []string
+	for _, h := range w.Network.Hosts {
+		if h.Site != "" && !slices.Contains(sites, h.Site) {
+			sites = append(sites, h.Site)
+		}
+	}
+	for _, s := range sites {
+		enters := 0.0
+		if w.Store.At == "" {
+			if w.Store.Total == 0 {
+				enters = math.Inf(1)
+			}
+			enters = max(enters, float64(w.Store.Total))
+			own := 0.0
+			for i, h := range w.Network.Hosts {
+				if h.Site == s {
+					own += limited(w.Store.PerClient[i])
+				}
+			}
+			enters = min(enters, own)
+		} else if siteOf[w.Store.At] == s {
+			continue
+		}
+		for _, l := range w.Network.Links {
+			a, b := siteOf[l.A], siteOf[l.B]
+			if a != s && b == s {
+				enters += float64(l.Rate)
+			}
+			if b != s && a == s {
+				enters += float64(l.Back)
+			}
+		}
+		finished := slices.ContainsFunc(w.nodes, func(n node) bool { return n.done >= 0 && w.Network.Hosts[n.host].Site == s })
+		if t := float64(w.Layout.Size) / enters; finished && t > seconds && !math.IsInf(t, 1) {
+			seconds, site = t, s
+		}
+	}
+	return seconds, site
+}
+
+// siteOfPlaces is which site a host or switch is in. A switch is in a site if all hosts that are joined to it are.
+func (w *world) siteOfPlaces() map[string]string {
+	const several = "\x00"
+	site := map[string]string{}
+	for _, h := range w.Network.Hosts {
+		site[h.Name] = h.Site
+	}
+	host := func(name string) bool {
+		place, _ := w.router.Place(name)
+		return place < len(w.Network.Hosts)
+	}
+	for _, l := range w.Network.Links {
+		for _, e := range [2][2]string{{l.A, l.B}, {l.B, l.A}} {
+			if h, sw := e[0], e[1]; host(h) && !host(sw) {
+				if old, ok := site[sw]; ok && old != site[h] {
+					site[sw] = several
+				} else {
+					site[sw] = site[h]
+				}
+			}
+		}
+	}
+	return site
+}
+
+// limited is r in bytes a second, infinite if it is zero.
+func limited(r unit.Bandwidth) float64 {
+	if r <= 0 {
+		return math.Inf(1)
+	}
+	return float64(r)
+}

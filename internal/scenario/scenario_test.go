@@ -1,0 +1,390 @@
+package scenario
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+func parse(t *testing.T, text string) *Scenario {
+	t.Helper()
+	s, err := Parse([]byte(text), func(name string) ([]byte, error) { return os.ReadFile(filepath.Join("testdata", name)) })
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return s
+}
+
+// run runs a scenario that must end, with what must hold of every one.
+func run(t *testing.T, s *Scenario) Result {
+	t.Helper()
+	r, err := s.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var store, peers unit.Bytes
+	for _, n := range r.Nodes {
+		store += n.Store
+		peers += n.Peers
+		if n.Done != nil && n.Store+n.Peers < s.Layout.Size {
+			t.Errorf("%s has the object, of %v, from %v of the store and %v of peers", n.Name, s.Layout.Size, n.Store, n.Peers)
+		}
+	}
+	if store != r.Store || peers != r.Peers {
+		t.Errorf("nodes have %v from the store and %v from peers, together %v and %v", store, peers, r.Store, r.Peers)
+	}
+	if r.Ratio != nil && *r.Ratio < 1-1e-6 {
+		t.Errorf("faster than the bound: %v of %v (%s)", r.Makespan, *r.Bound, r.By)
+	}
+	if r.Fastest > r.Mean || r.Mean > r.Slowest || r.Slowest != r.Makespan {
+		t.Errorf("fastest %g, mean %g, slowest %g, makespan %g", r.Fastest, r.Mean, r.Slowest, r.Makespan)
+	}
+	return r
+}
+
+func near(got, want, share float64) bool { return math.Abs(got-want) <= share*want }
+
+// Every node reads the whole: the slowest connection sets the makespan, F / min r.
+func TestFlat(t *testing.T) {
+	r := run(t, parse(t, `
+network: {generate: star, hosts: 8, rate: 1Gbit}
+broadcast: {size: 100MB, algorithm: flat, store: {per_client: [8Mbit, 80Mbit], per_connection: 16Mbit}}
+`))
+	if !near(r.Makespan, 100, 1e-6) || !near(r.Fastest, 50, 1e-6) {
+		t.Errorf("from %g to %g s, want 50 to 100", r.Fastest, r.Makespan)
+	}
+	if r.Store != 800*unit.Bytes(1e6) || r.Peers != 0 {
+		t.Errorf("%v from the store, %v from peers", r.Store, r.Peers)
+	}
+}
+
+// Chiba et al. 2010, section 4.1: at 10, 2 and 2 MB/s 300 MB take 10, 50 and 50 s in
+// three shares, so the barrier is passed after 50 s. With stealing (4.2) the store gives
+// all that it has until the end: 300 MB at 14 MB/s are 21.4 s.
+func TestPaperExample(t *testing.T) {
+	const text = `
+network: {generate: star, hosts: 3, rate: 1000Gbit}
+broadcast: {size: 300MiB, piece: 32KiB, algorithm: %s, store: {per_client: [10MiB/s, 2MiB/s, 2MiB/s]}%s}
+`
+	r := run(t, parse(t, fmt.Sprintf(text, "non-steal", "")))
+	if r.Opened < 50 || r.Opened > 50.2 || r.Makespan < r.Opened || r.Makespan > 51 {
+		t.Errorf("non-steal passes the barrier after %g s and ends after %g, want 50", r.Opened, r.Makespan)
+	}
+	for _, n := range r.Nodes {
+		if n.Store != 100*unit.MiB {
+			t.Errorf("non-steal: %s reads %v, want its share of 100 MiB", n.Name, n.Store)
+		}
+	}
+	r = run(t, parse(t, fmt.Sprintf(text, "steal", ", per_work: 100")))
+	last := 100 * 32 * 1024 / (2 * 1024 * 1024.) // a work at 2 MiB/s: nobody takes it from who has it in hand
+	if ideal := 300. / 14; r.Opened < ideal || r.Opened > ideal+last+0.2 {
+		t.Errorf("steal passes the barrier after %g s, want %g, at most one work more", r.Opened, ideal)
+	}
+	if r.Store != 300*unit.MiB {
+		t.Errorf("steal: %v leave the store, want each byte once", r.Store)
+	}
+}
+
+// A store that is narrow beside the nodes' links: each byte leaves it once.
+func TestStarSteal(t *testing.T) {
+	for _, neighbours := range []int{32, 8} { // all, or few: rumours instead
+		r := run(t, parse(t, fmt.Sprintf(`
+network: {generate: star, hosts: 24, rate: 1Gbit, delay: 50us}
+broadcast: {size: 1GiB, neighbours: %d, store: {per_client: [60Mbit, 60Mbit, 10Mbit], per_connection: 30Mbit}}
+`, neighbours)))
+		if r.Store != unit.GiB {
+			t.Errorf("%d neighbours: %v leave the store, want each byte once", neighbours, r.Store)
+		}
+		if most := unit.Bytes(23.5 * float64(unit.GiB)); r.Peers < 23*unit.GiB || r.Peers > most {
+			t.Errorf("%d neighbours: %v from peers, want 23 GiB and not much that came twice", neighbours, r.Peers)
+		}
+		// Two phases: F / Σ r_i, and nearly F / d.
+		phases := 8*float64(unit.GiB)/(16*30e6+8*10e6) + 8*float64(unit.GiB)/1e9
+		if r.Makespan > 1.25*phases {
+			t.Errorf("%d neighbours: %g s, want about the two phases' %g", neighbours, r.Makespan, phases)
+		}
+	}
+}
+
+// The scenarios that the documentation has run; large ones with a small object.
+func TestDocumented(t *testing.T) {
+	files, err := filepath.Glob("../../docs/scenarios/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d scenarios, %v", len(files), err)
+	}
+	for _, name := range files {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			s, err := Read(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.Network.Hosts) > 100 {
+				s.Layout.Size = 16 * s.Layout.Piece
+			}
+			dead := 0
+			for _, e := range s.Events {
+				if e.Do == Die {
+					dead++
+				}
+			}
+			if r := run(t, s); r.Finished != len(s.Network.Hosts)-dead || r.Ratio == nil {
+				t.Errorf("%d of %d nodes finish, ratio %v", r.Finished, len(s.Network.Hosts), r.Ratio)
+			}
+		})
+	}
+}
+
+// What two sites share crosses a thin link: the bound knows it.
+func TestSites(t *testing.T) {
+	r := run(t, parse(t, `
+network: {generate: sites, sites: 2, hosts: 4, rate: 1Gbit, between: 100Mbit, between_delay: 5ms}
+broadcast: {size: 100MB, store: {at: s1}}
+`))
+	if !near(*r.Bound, 8, 1e-6) || r.By != "what enters site site2" {
+		t.Errorf("bound %g by %s, want 8 s by what enters site2", *r.Bound, r.By)
+	}
+}
+
+func TestTopologyFile(t *testing.T) {
+	r := run(t, parse(t, `
+network: {file: tree.yaml}
+broadcast: {size: 16MiB, store: {at: origin}}
+`))
+	if len(r.Nodes) != 3 || r.Nodes[0].Name != "a" {
+		t.Errorf("nodes %+v, want a, b, c: where the store is there is no node", r.Nodes)
+	}
+	if r.By != "downlink" {
+		t.Errorf("bound by %s", r.By)
+	}
+}
+
+// The same seed gives the same, to the last bit; another does not.
+func TestDeterminism(t *testing.T) {
+	text := func(seed int) string {
+		s := parse(t, fmt.Sprintf(`
+seed: %d
+network: {generate: star, hosts: 60, rate: [1Gbit, 300Mbit], delay: 1ms}
+broadcast: {size: 256MiB, piece: 1MiB, neighbours: 12, store: {per_client: paper*5}}
+events: [{at: 1s, node: h7, do: die}, {at: 2s, node: h8, do: slow, rate: 100Mbit}]
+`, seed))
+		b, err := json.Marshal(run(t, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	a := text(1)
+	if b := text(1); a != b {
+		t.Errorf("one seed, two results:\n%s\n%s", a, b)
+	}
+	if text(2) == a {
+		t.Error("two seeds, one result")
+	}
+}
+
+// Shares that are computed with a tolerance come to what exact ones come to.
+func TestToleranceAgainstExact(t *testing.T) {
+	s := parse(t, `
+network: {generate: star, hosts: 100, rate: [1Gbit, 1Gbit, 500Mbit], delay: 50us}
+broadcast: {size: 1GiB, piece: 4MiB, store: {per_client: [60Mbit, 60Mbit, 10Mbit], total: 4Gbit}}
+`)
+	s.Tolerance = 0
+	exact := run(t, s)
+	s.Tolerance = 0.02
+	rough := run(t, s)
+	if !near(rough.Makespan, exact.Makespan, 0.02) || !near(rough.Mean, exact.Mean, 0.02) {
+		t.Errorf("makespan %g and mean %g, exactly %g and %g", rough.Makespan, rough.Mean, exact.Makespan, exact.Mean)
+	}
+}
+
+const faulty = `
+network: {generate: star, hosts: 12, rate: 200Mbit, delay: 100us}
+broadcast: {size: 128MiB, piece: 1MiB, algorithm: %s, neighbours: %d, store: {per_client: 16Mbit}}
+events: %s
+`
+
+func TestEvents(t *testing.T) {
+	for _, neighbours := range []int{11, 6} {
+		at := func(algorithm, events string) Result {
+			return run(t, parse(t, fmt.Sprintf(faulty, algorithm, neighbours, events)))
+		}
+		usual := at("steal", "[]")
+
+		died := at("steal", "[{at: 2s, node: h5, do: die}]")
+		if n := died.Nodes[4]; n.Done != nil || died.Finished != 11 {
+			t.Errorf("h5 died, and %d nodes finish", died.Finished)
+		}
+		// What only it had is read again, and it had begun.
+		if died.Store <= 128*unit.MiB || died.Store > 136*unit.MiB {
+			t.Errorf("a node died: %v leave the store", died.Store)
+		}
+		if died.Makespan < usual.Makespan {
+			t.Errorf("a node died: %g s, usually %g", died.Makespan, usual.Makespan)
+		}
+		end := usual.Makespan - 2 // in the exchange: others have all pieces
+		late := at("steal", fmt.Sprintf("[{at: %gs, node: h5, do: die}]", end))
+		if late.Finished != 11 || late.Store != 128*unit.MiB {
+			t.Errorf("a node died in the exchange: %d nodes finish, %v leave the store", late.Finished, late.Store)
+		}
+
+		stopped := at("steal", "[{at: 2s, node: h5, do: stop}, {at: 12s, node: h5, do: resume}]")
+		if stopped.Finished != 12 || stopped.Store != 128*unit.MiB {
+			t.Errorf("a node stopped for 10 s: %d finish, %v leave the store", stopped.Finished, stopped.Store)
+		}
+		if long := at("steal", "[{at: 2s, node: h5, do: stop}, {at: 24s, node: h5, do: resume}]"); long.Finished != 12 {
+			t.Errorf("a node stopped for 22 s: %d finish", long.Finished)
+		}
+		gone := at("steal", "[{at: 2s, node: h5, do: stop}, {at: 60s, node: h5, do: resume}]")
+		if gone.Finished != 11 || gone.Makespan < 25 {
+			t.Errorf("a node stopped for 58 s: %d finish after %g s; it is given up after 25", gone.Finished, gone.Makespan)
+		}
+
+		joined := at("steal", "[{at: 11s, node: h5, do: join}]")
+		if n := joined.Nodes[4]; n.Done == nil || n.Store != 0 || *n.Done < 11+128*8*1.048576/200 {
+			t.Errorf("h5 joined after 11 s: %+v", n)
+		}
+		if slow := at("steal", "[{at: 3s, node: h5, do: slow, rate: 20Mbit}]"); slow.Makespan < 30 || slow.Finished != 12 {
+			t.Errorf("a node has a tenth of its rate: %g s", slow.Makespan)
+		}
+		if flat := at("flat", "[{at: 2s, node: h5, do: die}, {at: 3s, node: h6, do: stop}, {at: 5s, node: h6, do: resume}, {at: 1s, node: h7, do: join}]"); flat.Finished != 11 ||
+			!near(*flat.Nodes[5].Done-*flat.Nodes[3].Done, 2, 1e-6) || !near(*flat.Nodes[6].Done-*flat.Nodes[3].Done, 1, 1e-6) {
+			t.Errorf("flat: %d finish; h4 at %g, h6, which was stopped for 2 s, at %g, h7, which came 1 s later, at %g", flat.Finished, *flat.Nodes[3].Done, *flat.Nodes[5].Done, *flat.Nodes[6].Done)
+		}
+	}
+}
+
+// Half the nodes die, one after the other: the others still get all.
+func TestManyDeaths(t *testing.T) {
+	for seed := range 6 {
+		events := "["
+		for k := range 12 {
+			events += fmt.Sprintf("{at: %dms, node: h%d, do: die},", 700*k+100*seed, 1+2*k)
+		}
+		s := parse(t, fmt.Sprintf(`
+seed: %d
+network: {generate: star, hosts: 24, rate: 100Mbit}
+broadcast: {size: 32MiB, piece: 256KiB, neighbours: %d, store: {per_client: [8Mbit, 4Mbit]}}
+events: %s]
+`, seed, 8+16*(seed%2), events))
+		for i, n := range run(t, s).Nodes {
+			if i%2 == 1 && n.Done == nil { // h2, h4, …
+				t.Errorf("seed %d: %s lives, and does not finish", seed, n.Name)
+			}
+		}
+	}
+}
+
+func TestNoWay(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"network: {generate: star, hosts: 2, rate: [1Gbit, 0]}\nbroadcast: {size: 1MiB}", "the broadcast does not end: 2 nodes lack pieces, such as h1, which has 3 of 4"},
+		{"network: {file: parts.yaml}\nbroadcast: {size: 1MiB}", "there is no way from"},
+		{"network: {file: parts.yaml}\nbroadcast: {size: 1MiB, algorithm: flat, store: {at: s0}}", "there is no way from the store at s0 to b"},
+	} {
+		if _, err := parse(t, c.text).Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\n\tgot  %v\n\twant %s", c.text, err, c.want)
+		}
+	}
+}
+
+func BenchmarkBroadcast(b *testing.B) {
+	for _, nodes := range []int{100, 1000, 10000} {
+		for _, algorithm := range Algorithms {
+			b.Run(fmt.Sprintf("%s/%d", algorithm, nodes), func(b *testing.B) {
+				text := fmt.Sprintf("network: {generate: star, hosts: %d, rate: 1Gbit, delay: 50us}\nbroadcast: {size: 1GiB, piece: 4MiB, algorithm: %s, store: {per_client: 60Mbit}}\n", nodes, algorithm)
+				for b.Loop() {
+					s, err := Parse([]byte(text), nil)
+					if err != nil {
+						b.Fatal(err)
+					}
+					r, err := s.Run(b.Context())
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.ReportMetric(*r.Ratio, "ratio")
+				}
+			})
+		}
+	}
+}
+
+const example = `seed: 1
+network: {generate: star, hosts: 10, rate: 1Gbit}
+broadcast: {size: 1GiB, piece: 4MiB, algorithm: steal, store: {total: 64Gbit, per_client: [60Mbit, 60Mbit, 10Mbit], per_connection: 30Mbit}}
+events: [{at: 3s, node: h7, do: die}, {at: 5s, node: h8, do: slow, rate: 10Mbit}]
+`
+
+func TestParse(t *testing.T) {
+	s := parse(t, example)
+	if len(s.Network.Hosts) != 10 || s.Layout != (piece.Layout{Size: unit.GiB, Piece: 4 * unit.MiB}) || s.Algorithm != Steal {
+		t.Errorf("%+v", s)
+	}
+	if s.Store.Total != 64*unit.Gbit || s.Store.PerClient[2] != 10*unit.Mbit || s.Store.PerClient[3] != 60*unit.Mbit || s.Store.PerConnection[9].Mean() != 30*unit.Mbit {
+		t.Errorf("%+v", s.Store)
+	}
+	if len(s.Events) != 2 || s.Events[1].Host != 7 || s.Events[1].Rate != 10*unit.Mbit || s.Events[0].Do != Die {
+		t.Errorf("%+v", s.Events)
+	}
+}
+
+func TestBadFilesAreRefused(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{"hosts: 10", "hosts: 0", `line 2: network.hosts: "0": want a whole number from 1 to 100000`},
+		{"hosts: 10", "nodes: 10", `line 2: network: unknown key "nodes"`},
+		{"hosts: 10, ", "", `line 2: network: hosts is missing`},
+		{"hosts: 10", "hosts: 10, sites: 2", `line 2: network: unknown key "sites"`},
+		{"generate: star", "generate: ring", `line 2: network.generate: "ring": want star, sites`},
+		{"generate: star, hosts: 10, rate: 1Gbit", "file: none.yaml", `line 2: network.file: none.yaml: `},
+		{"rate: 1Gbit", "rate: 1", `line 2: network.rate: rate "1": want`},
+		{"rate: 1Gbit", "rate: []", `line 2: network.rate: the list is empty`},
+		{"size: 1GiB", "size: 0", `line 3: broadcast.size: there is nothing to move`},
+		{"size: 1GiB, ", "", `line 3: broadcast: size is missing`},
+		{"piece: 4MiB", "piece: 32MiB", `line 3: broadcast.piece: 32 MiB: a piece is from 1 B to 16 MiB`},
+		{"piece: 4MiB", "piece: 1B", `line 3: broadcast.size: more than the 1048576 pieces that can be simulated, of 1 B`},
+		{"algorithm: steal", "algorithm: fast", `line 3: broadcast.algorithm: "fast": want flat, non-steal, steal`},
+		{"per_connection: 30Mbit", "per_conection: 30Mbit", `line 3: broadcast.store: unknown key "per_conection"`},
+		{"per_connection: 30Mbit", "per_connection: papers", `line 3: broadcast.store.per_connection: rates "papers"`},
+		{"per_connection: 30Mbit", "at: s9", `line 3: broadcast.store.at: there is no host or switch "s9"`},
+		{"node: h7", "node: h11", `line 4: events[0].node: there is no node "h11"`},
+		{"do: die", "do: vanish", `line 4: events[0].do: "vanish": want die, stop, resume, join, slow`},
+		{"do: die", "do: die, rate: 1Mbit", `line 4: events[0].rate: only slow has a rate`},
+		{", rate: 10Mbit", "", `line 4: events[1]: rate is missing`},
+		{"at: 3s", "at: 3", `line 4: events[0].at: "3": want a time`},
+		{"seed: 1", "seed: -1", `line 1: seed: "-1": want a whole number`},
+		{"seed: 1", "speed: 1", `line 1: unknown key "speed"; there are seed, network, broadcast, events`},
+	} {
+		_, err := Parse([]byte(strings.Replace(example, c.old, c.new, 1)), os.ReadFile)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s for %s:\n\tgot  %v\n\twant %s", c.new, c.old, err, c.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"seed: 1": "network is missing",
+		"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1}\nevents: [{at: 1s, node: h1, do: join}, {at: 1s, node: h2, do: join}]": "nobody is there to begin",
+	} {
+		if _, err := Parse([]byte(text), os.ReadFile); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(example))
+	f.Add([]byte(`{"network": {"generate": "sites", "sites": 2, "hosts": 3, "rate": ["1Gbit"], "between": "1Mbit"}, "broadcast": {"size": "1MB", "store": {"at": "s1"}}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Parse(text, func(string) ([]byte, error) { return nil, os.ErrNotExist })
+		switch {
+		case err != nil && strings.Contains(err.Error(), "\n"):
+			t.Fatalf("an error of several lines: %v", err)
+		case err != nil:
+		case len(s.Network.Hosts) == 0 || s.Network.Validate() != nil || s.Layout.Validate() != nil || s.Layout.Count() == 0:
+			t.Fatalf("was read, and cannot be run: %+v", s)
+		}
+	})
+}

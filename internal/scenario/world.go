@@ -1,0 +1,584 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/sim"
+	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/topo"
+	"github.com/freshet/freshet/unit"
+)
+
+// Times that internal/swarm has, in seconds.
+const (
+	tickEvery    = 0.05 // announcements are gathered for as long; slots are looked at
+	reconnectFor = 3    // a lost connection comes back, or its node is dead
+	silentFor    = 20   // then the connection to a node that sends nothing is given up
+	answerWithin = 5    // giveWork; then another node is asked
+	rechokeEvery = 1    // slots move
+)
+
+// Streams of randomness, all from the scenario's seed. Those of nodes begin at streamNodes.
+const (
+	streamStore = iota
+	streamGraph
+	streamConnections
+	streamPhases
+	streamNodes
+)
+
+// epoch is what the clock of the simulation shows to rules at its second 0.
+var epoch = time.Unix(1e9, 0)
+
+// world is a scenario while it runs.
+type world struct {
+	*Scenario
+	policy
+	sim      *sim.Sim[event]
+	router   *topo.Router
+	links    []sim.Link // by channel of the network
+	total    sim.Link   // of the store
+	nodes    []node
+	hostOf   []int32 // by host: its node, or -1
+	conns    []conn
+	owner    []owner       // by flow: what it belongs to
+	holders  []int32       // by piece: living nodes that have it
+	gathered []steal.Claim // to go round
+	known    []bool        // by piece: all have heard that somebody holds it; only where not all are neighbours
+	hops     float64       // from any node to all others over neighbours; 0: all are neighbours
+	farther  float64       // delay of one hop, the longest
+	open     int           // nodes that are to have the object and have it not
+	drawn    *rand.Rand
+	now      time.Time
+	err      error
+}
+
+// owner says what a flow belongs to: a conn, or connection number conn of node's to the store.
+type owner struct {
+	conn  int32
+	store bool
+	node  int32
+}
+
+// node is one node of the broadcast. Peers have local ranks: their index in peers. Its own is the
+// number of peers; the one after that is elsewhere.
+type node struct {
+	ex    *exchange.State
+	works *steal.Node
+	rng   *rand.Rand
+	peers []peer
+	waves []wave // peers by delay
+	host  int    // in the network
+
+	fetches   []fetch
+	parts     []part
+	news      []int32 // got, not yet announced
+	told      float64 // when it last announced
+	telling   bool    // an announcement is on its timer
+	tick      float64 // when slots are looked at next
+	phase     float64 // of its ticks
+	served    int     // peers that it serves
+	asked     int32   // giveWorks so far: an answer that is waited for too long is told from the next
+	inbox     []event // what came while it was stopped
+	late      bool    // it joins later
+	absent    bool    // and has not yet
+	stopped   bool
+	lost      bool // others have lost the connection to it
+	dead      bool // for all others
+	killed    bool
+	stops     int32 // how often it was stopped
+	joined    float64
+	opened    float64 // when it passed the barrier
+	isOpen    bool
+	done      float64 // -1: not yet
+	fromStore float64
+	fromPeers float64
+	down, up  unit.Bandwidth // of its links together
+}
+
+// peer is a neighbour as a node sees it.
+type peer struct {
+	node   int32
+	mine   int32 // our local rank there
+	in     int32 // conn from it to us, -1 before the first request
+	delay  float64
+	back   float64 // from it to us
+	owes   int32   // blocks asked of it that have not come; roughly, for who needs looking at
+	mute   bool    // it does not serve us
+	served bool    // we serve it
+}
+
+// wave is a run of local ranks that a message of ours reaches at the same time.
+type wave struct {
+	delay float64
+	ranks []int32
+}
+
+// part is a piece that is partly here.
+type part struct {
+	piece int32
+	here  uint64 // by block
+	left  int32
+}
+
+// conn is what one node sends to another: the blocks that were asked for, in order.
+type conn struct {
+	from, to int32
+	rank     int32 // of the sender at the receiver
+	flow     sim.Flow
+	queue    []exchange.Request
+	queued   int     // blocks in it
+	carry    float64 // bytes of the first block that have come
+	trip     float64 // there and back
+}
+
+// event is what a timer brings.
+type event struct {
+	kind       kind
+	node, peer int32 // whom it concerns; the local rank of who sent it, or whatever the kind says
+	req        exchange.Request
+	pieces     []int32
+	hands      []steal.Hand
+	claims     []steal.Claim
+}
+
+type kind uint8
+
+const (
+	evHave     kind = iota // node has pieces; wave number peer hears of it
+	evRequest              // req, of local rank peer, at node
+	evCancel               // likewise
+	evChoke                // local rank peer serves node no longer
+	evUnchoke              // or does from now on
+	evGiveWork             // asked of node by node peer
+	evWorks                // the answer of node peer: hands
+	evTook                 // claims, at node
+	evRumour               // all hear that pieces are held by somebody, and claims
+	evGather               // claims that were gathered begin to go round
+	evTell                 // node is to announce
+	evTick                 // node is to look at its slots
+	evGiveUp               // node has waited for the answer to its giveWork number peer
+	evRead                 // the first byte of what node's connection peer reads has come
+	evDo                   // number node of the scenario's events
+	evSilent               // node has been stopped for long, if it is its stop number peer
+	evDead                 // all others give node up, unless it is back
+)
+
+// Run simulates s until every node that lives has the object. It fails if that never happens.
+func (s *Scenario) Run(ctx context.Context) (Result, error) {
+	w := &world{Scenario: s, sim: sim.New[event](), router: topo.NewRouter(s.Network), drawn: rand.New(rand.NewPCG(s.Seed, streamConnections)), now: epoch}
+	if err := w.build(); err != nil {
+		return Result{}, err
+	}
+	for i := range w.Events {
+		w.sim.At(w.Events[i].At.Seconds(), event{kind: evDo, node: int32(i)})
+	}
+	for i := range w.nodes {
+		if !w.nodes[i].absent {
+			w.begin(i)
+		}
+	}
+	for steps := 0; w.open > 0; steps++ {
+		if steps&0xffff == 0 && ctx.Err() != nil {
+			return Result{}, ctx.Err()
+		}
+		ev, ok := w.sim.Next()
+		if !ok || w.sim.Now() > maxSeconds {
+			return Result{}, w.stuck()
+		}
+		w.now = epoch.Add(time.Duration(w.sim.Now() * 1e9))
+		if ev.Flow == sim.None {
+			w.handle(ev.Timer)
+		} else if o := w.owner[ev.Flow]; o.store {
+			w.read(int(o.node), int(o.conn))
+		} else {
+			w.carried(o.conn)
+		}
+		if w.err != nil {
+			return Result{}, w.err
+		}
+	}
+	return w.result(), nil
+}
+
+// maxSeconds is longer than anybody waits: a scenario that takes a month does not end.
+const maxSeconds = 30 * 24 * 3600
+
+func (w *world) stuck() error {
+	for i := range w.nodes {
+		if n := &w.nodes[i]; !n.dead && !n.killed && !n.absent && n.done < 0 {
+			return fmt.Errorf("the broadcast does not end: %d nodes lack pieces, such as %s, which has %d of %d; is a rate 0, or a node stopped for ever?",
+				w.open, w.Network.Hosts[n.host].Name, n.ex.Have().Count(), w.Layout.Count())
+		}
+	}
+	return fmt.Errorf("the broadcast does not end")
+}
+
+// after sets a timer.
+func (w *world) after(seconds float64, e event) { w.sim.At(w.sim.Now()+seconds, e) }
+
+// build makes links, nodes and who is whose neighbour.
+func (w *world) build() error {
+	tolerance := w.Tolerance
+	if tolerance < 0 {
+		tolerance = 0
+		if len(w.Network.Hosts) > 100 {
+			tolerance = 0.02
+		}
+	}
+	w.sim.Tolerance = tolerance
+	for i := range w.Network.Links {
+		l := &w.Network.Links[i]
+		a := w.sim.AddLink(float64(l.Rate))
+		b := a
+		if !l.Half {
+			b = w.sim.AddLink(float64(l.Back))
+		}
+		w.links = append(w.links, a, b)
+	}
+	w.total = w.sim.AddLink(limited(w.Store.Total))
+
+	phases := rand.New(rand.NewPCG(w.Seed, streamPhases))
+	w.hostOf = make([]int32, len(w.Network.Hosts))
+	for h := range w.Network.Hosts {
+		w.hostOf[h] = -1
+		if w.Network.Hosts[h].Name == w.Store.At {
+			continue
+		}
+		w.hostOf[h] = int32(len(w.nodes))
+		w.nodes = append(w.nodes, node{host: h, done: -1, phase: phases.Float64() * tickEvery, told: -1})
+	}
+	for _, l := range w.Network.Links {
+		for _, e := range [2]struct {
+			name     string
+			up, down unit.Bandwidth
+		}{{l.A, l.Rate, l.Back}, {l.B, l.Back, l.Rate}} {
+			if p, _ := w.router.Place(e.name); p < len(w.hostOf) && w.hostOf[p] >= 0 {
+				n := &w.nodes[w.hostOf[p]]
+				n.up += e.up
+				n.down += e.down
+			}
+		}
+	}
+	if len(w.nodes) == 0 {
+		return fmt.Errorf("there is no node but the store")
+	}
+	readers := 0
+	for _, ev := range w.Events {
+		if ev.Do == Join {
+			n := &w.nodes[w.hostOf[ev.Host]]
+			n.late, n.absent = true, true
+		}
+	}
+	for i := range w.nodes {
+		if !w.nodes[i].late {
+			readers++
+		}
+	}
+	w.policy = w.Scenario.policy(readers)
+	w.open = len(w.nodes)
+	w.holders = make([]int32, w.Layout.Count())
+	w.known = make([]bool, w.Layout.Count())
+	if err := w.connect(); err != nil {
+		return err
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		n.rng = rand.New(rand.NewPCG(w.Seed, streamNodes+uint64(i)))
+		c := exchange.Config{
+			Self: len(n.peers), Nodes: len(n.peers) + 1, Layout: w.Layout,
+			Barrier: w.policy.barrier, Rand: n.rng,
+		}
+		if w.hops > 0 {
+			c.Nodes++
+		}
+		n.ex = exchange.New(c)
+		for p := range w.Layout.Count() {
+			n.ex.Known(p) // digests come with announcements
+		}
+	}
+	w.divide()
+	for i := range w.nodes {
+		if err := w.storeConnections(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect chooses neighbours: all, or the union of random rings through all nodes.
+func (w *world) connect() error {
+	n := len(w.nodes)
+	if w.policy.alone {
+		return nil
+	}
+	with := make([][]int32, n)
+	if n <= w.Neighbours+1 {
+		for i := range with {
+			for k := range n {
+				if k != i {
+					with[i] = append(with[i], int32(k))
+				}
+			}
+		}
+	} else {
+		rng := rand.New(rand.NewPCG(w.Seed, streamGraph))
+		for range w.Neighbours / 2 {
+			ring := rng.Perm(n)
+			for k, i := range ring {
+				next := ring[(k+1)%n]
+				with[i] = append(with[i], int32(next))
+				with[next] = append(with[next], int32(i))
+			}
+		}
+		for i := range with {
+			slices.Sort(with[i])
+			with[i] = slices.Compact(with[i])
+		}
+		w.hops = math.Ceil(math.Log(float64(n)) / math.Log(float64(w.Neighbours-1)))
+		if w.Neighbours < 4 { // a ring
+			w.hops = float64(n) / 2
+		}
+	}
+	for i := range w.nodes {
+		for _, k := range with[i] {
+			delay, ok := w.delay(i, int(k))
+			if !ok {
+				return fmt.Errorf("there is no way from %s to %s", w.Network.Hosts[w.nodes[i].host].Name, w.Network.Hosts[w.nodes[k].host].Name)
+			}
+			back, ok := w.delay(int(k), i)
+			if !ok {
+				return fmt.Errorf("there is no way from %s to %s", w.Network.Hosts[w.nodes[k].host].Name, w.Network.Hosts[w.nodes[i].host].Name)
+			}
+			mine, _ := slices.BinarySearch(with[k], int32(i))
+			w.nodes[i].peers = append(w.nodes[i].peers, peer{node: k, mine: int32(mine), in: -1, delay: delay, back: back, mute: true})
+			w.farther = max(w.farther, delay)
+		}
+		w.nodes[i].waves = waves(w.nodes[i].peers)
+	}
+	return nil
+}
+
+func waves(peers []peer) (ws []wave) {
+	order := make([]int32, len(peers))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int {
+		switch da, db := peers[a].delay, peers[b].delay; {
+		case da < db:
+			return -1
+		case da > db:
+			return 1
+		}
+		return 0
+	})
+	for _, rank := range order {
+		if k := len(ws) - 1; k < 0 || ws[k].delay != peers[rank].delay {
+			ws = append(ws, wave{delay: peers[rank].delay})
+		}
+		k := len(ws) - 1
+		ws[k].ranks = append(ws[k].ranks, rank)
+	}
+	return ws
+}
+
+// delay is how long a message takes from a node to another.
+func (w *world) delay(from, to int) (float64, bool) {
+	_, d, ok := w.router.Route(nil, w.nodes[from].host, w.nodes[to].host)
+	return d.Seconds(), ok
+}
+
+// way is the links from one place of the network to another.
+func (w *world) way(from, to int) (links []sim.Link, delay float64, ok bool) {
+	path, d, ok := w.router.Route(nil, from, to)
+	for _, c := range path {
+		links = append(links, w.links[c])
+	}
+	return links, d.Seconds(), ok
+}
+
+// begin is a node's first moment.
+func (w *world) begin(i int) {
+	n := &w.nodes[i]
+	n.joined = w.sim.Now()
+	for rank := range n.peers {
+		k := n.peers[rank].node
+		if o := &w.nodes[k]; !o.absent && !o.lost && !o.dead && !o.killed && (int(k) < i || n.late) { // both are there now
+			w.link(i, rank)
+		}
+	}
+	if w.hops > 0 {
+		for p, known := range w.known {
+			if known {
+				n.ex.Announced(len(n.peers)+1, piece.Range{Lo: p, Hi: p + 1})
+			}
+		}
+	}
+	n.tick = w.sim.Now() + n.phase
+	if len(n.peers) > 0 {
+		w.sim.At(n.tick, event{kind: evTick, node: int32(i)})
+	}
+	w.opening(i)
+	w.fetch(i)
+}
+
+// link connects a node and its neighbour: each tells the other what it has.
+func (w *world) link(i, rank int) {
+	n := &w.nodes[i]
+	p := &n.peers[rank]
+	o, mine := &w.nodes[p.node], int(p.mine)
+	n.ex.Up(rank)
+	o.ex.Up(mine)
+	p.mute, o.peers[mine].mute = true, true
+	p.owes, o.peers[mine].owes = 0, 0
+	for r := range n.ex.Have().Ranges() {
+		o.ex.Announced(mine, r)
+	}
+	for r := range o.ex.Have().Ranges() {
+		n.ex.Announced(rank, r)
+	}
+}
+
+func (w *world) handle(e event) {
+	switch e.kind { // what does not concern one node alone
+	case evHave:
+		w.heard(e)
+		return
+	case evGather:
+		w.after(w.spread(), event{kind: evRumour, claims: w.gathered})
+		w.gathered = nil
+		return
+	case evRumour:
+		w.rumour(e)
+		return
+	case evDo:
+		w.do(w.Events[e.node])
+		return
+	case evSilent:
+		w.silent(int(e.node), e.peer)
+		return
+	case evDead:
+		w.dead(int(e.node))
+		return
+	}
+	i := int(e.node)
+	n := &w.nodes[i]
+	if n.killed || n.dead {
+		return
+	}
+	if n.stopped {
+		n.inbox = append(n.inbox, e)
+		return
+	}
+	rank := int(e.peer)
+	switch e.kind {
+	case evRequest:
+		w.requested(i, rank, e.req)
+	case evCancel:
+		w.cancelled(i, rank, e.req)
+	case evChoke:
+		n.ex.Choked(rank, true)
+		n.peers[rank].mute, n.peers[rank].owes = true, 0
+		w.step(i)
+	case evUnchoke:
+		n.ex.Choked(rank, false)
+		n.peers[rank].mute = false
+		w.step(i)
+	case evGiveWork:
+		w.tell(i, rank, event{kind: evWorks, hands: n.works.Give(rank)})
+	case evWorks:
+		claims, err := n.works.Receive(rank, e.hands)
+		w.fail(err)
+		w.claim(i, claims)
+		w.fetch(i)
+	case evTook:
+		for _, c := range e.claims {
+			claims, err := n.works.Took(c)
+			w.fail(err)
+			if w.hops == 0 { // else all have heard it
+				w.claim(i, claims)
+			}
+		}
+		w.fetch(i)
+	case evTell:
+		n.telling = false
+		w.announce(i)
+	case evTick:
+		if n.tick <= w.sim.Now() {
+			w.slots(i)
+		}
+	case evGiveUp:
+		if n.asked == e.peer && n.works.GiveUp() {
+			w.fetch(i)
+		}
+	case evRead:
+		w.readOn(i, rank)
+	}
+}
+
+func (w *world) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// tell sends a message to any node.
+func (w *world) tell(from, to int, e event) {
+	delay, ok := w.delay(from, to)
+	if ok && !w.nodes[to].killed {
+		e.node, e.peer = int32(to), int32(from)
+		w.after(delay, e)
+	}
+}
+
+// claim tells all others who took which works.
+func (w *world) claim(i int, claims []steal.Claim) {
+	if len(claims) == 0 {
+		return
+	}
+	if w.hops > 0 {
+		if len(w.gathered) == 0 {
+			w.after(tickEvery, event{kind: evGather})
+		}
+		w.gathered = append(w.gathered, claims...)
+		return
+	}
+	for _, p := range w.nodes[i].peers {
+		w.after(p.delay, event{kind: evTook, node: p.node, claims: claims})
+	}
+}
+
+// spread is how long a rumour takes to all nodes.
+func (w *world) spread() float64 { return w.hops * (tickEvery + w.farther) }
+
+// rumour is what all nodes hear who are not neighbours of where it began.
+func (w *world) rumour(e event) {
+	for _, p := range e.pieces {
+		if w.holders[p] == 0 || w.known[p] {
+			continue
+		}
+		w.known[p] = true
+		for i := range w.nodes {
+			if n := &w.nodes[i]; !n.killed && !n.absent {
+				n.ex.Announced(len(n.peers)+1, piece.Range{Lo: int(p), Hi: int(p) + 1})
+				w.opening(i)
+			}
+		}
+	}
+	if len(e.claims) == 0 {
+		return
+	}
+	for i := range w.nodes {
+		if !w.nodes[i].absent {
+			w.handle(event{kind: evTook, node: int32(i), claims: e.claims})
+		}
+	}
+}

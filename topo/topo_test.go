@@ -1,0 +1,224 @@
+package topo
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/unit"
+)
+
+const example = `hosts: [{name: h1, site: tokyo}, {name: h2, site: kyoto}]
+switches: [s0, s1]
+links:
+- {a: h1, b: s0, rate: 1Gbit, rate_back: 300Mbit, delay: 50us, buffer: 64KiB, duplex: full}
+- {a: s0, b: s1, rate: 100Mbit, duplex: half}
+- {a: s1, b: h2, rate: 0}
+routes: [{from: h1, to: h2, via: [s0, s1]}]
+`
+
+func TestParse(t *testing.T) {
+	want := &Network{
+		Hosts: []Host{{"h1", "tokyo"}, {"h2", "kyoto"}}, Switches: []string{"s0", "s1"},
+		Links: []Link{
+			{A: "h1", B: "s0", Rate: unit.Gbit, Back: 300 * unit.Mbit, Delay: 50 * time.Microsecond, Buffer: 64 * unit.KiB},
+			{A: "s0", B: "s1", Rate: 100 * unit.Mbit, Back: 100 * unit.Mbit, Half: true},
+			{A: "s1", B: "h2"},
+		},
+		Routes: []Route{{"h1", "h2", []string{"s0", "s1"}}},
+	}
+	got, err := Parse([]byte(example))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	text, err := json.MarshalIndent(want, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Parse(text); err != nil || !reflect.DeepEqual(again, want) {
+		t.Errorf("written as %s\nit is read as %+v, %v", text, again, err)
+	}
+}
+
+func TestBadFilesAreRefused(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{"rate: 100Mbit", "rate: 100", `line 5: links[1].rate: rate "100": want`},
+		{"rate: 100Mbit", "rate: -1Mbit", `line 5: links[1].rate: rate "-1Mbit" is out of range`},
+		{"rate: 100Mbit, ", "", `line 5: links[1]: rate is missing`},
+		{"duplex: half", "duplex: no", `line 5: links[1].duplex: "no": want full, half`},
+		{"duplex: half", "duplex: half, rate_back: 1Mbit", `line 5: links[1]: a half-duplex link has one rate`},
+		{"b: h2", "b: h9", `line 6: links[2]: there is no host or switch "h9"`},
+		{"b: h2", "b: s1", `line 6: links[2]: joins s1 to itself`},
+		{"s1, b: h2", "s1, b: s0", `line 6: links[2]: there is a link between s1 and s0 already`},
+		{"name: h2", "name: h1", `line 1: hosts[1]: the name h1 is used twice`},
+		{"[s0, s1]", "[s0, s1, h2]", `line 2: switches[2]: the name h2 is used twice`},
+		{"name: h2", "name: ''", `line 1: hosts[1].name: a name is 1 to 64 bytes without spaces, not ""`},
+		{"hosts:", "host:", `line 1: unknown key "host"; there are hosts, switches, links, routes`},
+		{"delay: 50us", "delay: 50", `line 4: links[0].delay: "50": want a time`},
+		{"via: [s0, s1]", "via: [s1]", `line 7: routes[0]: there is no link between h1 and s1`},
+		{"via: [s0, s1]", "via: [s0, s1, s0]", `line 7: routes[0]: comes to s0 twice`},
+		{"via: [s0, s1]", "via: [s0, s1, h2]", `line 7: routes[0]: comes to h2 twice`},
+	} {
+		text := strings.Replace(example, c.old, c.new, 1)
+		_, err := Parse([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s for %s:\n\tgot  %v\n\twant %s", c.new, c.old, err, c.want)
+		}
+	}
+	if _, err := Parse([]byte("switches: [s]")); err == nil || !strings.Contains(err.Error(), "hosts is missing") {
+		t.Errorf("without hosts: got %v", err)
+	}
+}
+
+// way is a route as the names that it passes.
+func way(n *Network, from, to string) string {
+	r := NewRouter(n)
+	a, _ := r.Place(from)
+	b, _ := r.Place(to)
+	path, delay, ok := r.Route(nil, a, b)
+	if !ok {
+		return "none"
+	}
+	s := from
+	for _, c := range path {
+		_, next := n.Ends(c)
+		s += " " + next
+	}
+	return fmt.Sprint(s, " ", delay)
+}
+
+func TestRoutes(t *testing.T) {
+	n, err := Parse([]byte(`
+hosts: [{name: a}, {name: b}, {name: c}, {name: lone}, {name: m}]
+switches: [s1, s2, s3, s4]
+links:
+- {a: a, b: s1, rate: 1Gbit, delay: 1ms}
+- {a: s1, b: s3, rate: 1Gbit, delay: 5ms}
+- {a: s1, b: s4, rate: 1Gbit, delay: 1ms}
+- {a: s4, b: s2, rate: 1Gbit, delay: 1ms}
+- {a: s1, b: s2, rate: 1kbit, delay: 2ms}
+- {a: s2, b: s3, rate: 1Gbit, delay: 3ms}
+- {a: b, b: s3, rate: 1Gbit, delay: 1ms}
+- {a: c, b: s2, rate: 1Gbit}
+- {a: m, b: s1, rate: 1Gbit}
+- {a: m, b: s3, rate: 1Gbit}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ from, to, want string }{
+		{"a", "c", "a s1 s2 c 3ms"}, // 1+2+0 over s2 directly and 1+1+1 over s4: the fewer links
+		{"a", "b", "a s1 s3 b 7ms"}, // 1+5+1 directly, as by s2; not over m, which is a host
+		{"c", "b", "c s2 s3 b 4ms"}, //
+		{"a", "m", "a s1 m 1ms"},    //
+		{"b", "m", "b s3 m 1ms"},    // m has two links
+		{"m", "b", "m s3 b 1ms"},    //
+		{"m", "c", "m s1 s2 c 2ms"}, //
+		{"s4", "c", "s4 s2 c 1ms"},  // from a switch
+		{"s1", "a", "s1 a 1ms"},     //
+		{"a", "a", "a 0s"},          //
+		{"a", "lone", "none"},       //
+		{"lone", "a", "none"},       //
+		{"s1", "s3", "s1 s3 5ms"},   // not over m either
+	} {
+		if got := way(n, c.from, c.to); got != c.want {
+			t.Errorf("%s to %s: %s, want %s", c.from, c.to, got, c.want)
+		}
+	}
+	n.Routes = []Route{{"a", "c", []string{"s1", "s4", "s2"}}}
+	if got := way(n, "a", "c"); got != "a s1 s4 s2 c 3ms" {
+		t.Errorf("the listed route: %s", got)
+	}
+	if got := way(n, "c", "a"); got != "c s2 s1 a 3ms" {
+		t.Errorf("the way back is not listed: %s", got)
+	}
+}
+
+// Of equal ways the first by name, from the beginning on.
+func TestRoutesByName(t *testing.T) {
+	n := &Network{
+		Hosts:    []Host{{Name: "a"}, {Name: "z"}},
+		Switches: []string{"p", "y", "b", "q", "x"},
+		Links: []Link{
+			{A: "a", B: "p"}, {A: "z", B: "q"},
+			{A: "p", B: "y"}, {A: "y", B: "q"},
+			{A: "p", B: "x"}, {A: "x", B: "q"},
+			{A: "p", B: "b"}, {A: "b", B: "q"},
+		},
+	}
+	if got := way(n, "a", "z"); got != "a p b q z 0s" {
+		t.Error(got)
+	}
+}
+
+// A table is kept for switches only: a large star needs one.
+func TestStarNeedsOneTable(t *testing.T) {
+	n := Star(10000, Access{Rate: []unit.Bandwidth{unit.Gbit}, Delay: 50 * time.Microsecond})
+	if err := n.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	r := NewRouter(n)
+	var path []Channel
+	for i := range 10000 {
+		var delay time.Duration
+		path, delay, _ = r.Route(path[:0], i, (i+5000)%10000)
+		if len(path) != 2 || delay != 100*time.Microsecond {
+			t.Fatalf("from %d: %v, %v", i, path, delay)
+		}
+	}
+	if len(r.to) != 1 {
+		t.Errorf("%d tables for one switch", len(r.to))
+	}
+}
+
+func TestGenerated(t *testing.T) {
+	n := Sites(3, 2, Access{Rate: []unit.Bandwidth{unit.Gbit, unit.Mbit}}, Link{Rate: 10 * unit.Mbit, Back: unit.Mbit, Delay: time.Millisecond})
+	if err := n.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if got := way(n, "h1", "h6"); got != "h1 s1 wan s3 h6 2ms" {
+		t.Error(got)
+	}
+	if n.Hosts[3] != (Host{"h4", "site2"}) || n.Links[1].Rate != unit.Mbit {
+		t.Errorf("%+v", n)
+	}
+}
+
+// Whatever is read is written so that it is read as the same.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(example))
+	b, _ := json.Marshal(Sites(2, 2, Access{Rate: []unit.Bandwidth{1.0 / 3}}, Link{Half: true}))
+	f.Add(b)
+	f.Add([]byte("hosts: [{name: a}]\nlinks: [{a: a, b: a, rate: 1e30GB/s}]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		n, err := Parse(text)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Fatalf("an error of several lines: %v", err)
+			}
+			return
+		}
+		b, err := n.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(b)
+		if err != nil {
+			t.Fatalf("wrote %s, which is refused: %v", b, err)
+		}
+		c, _ := again.MarshalJSON()
+		if !bytes.Equal(b, c) {
+			t.Fatalf("wrote %s, read and wrote %s", b, c)
+		}
+		r := NewRouter(n)
+		for a := range min(8, len(n.Hosts)) {
+			for b := range min(8, len(n.Hosts)) {
+				r.Route(nil, a, b)
+			}
+		}
+	})
+}
