@@ -73,15 +73,7 @@ func (s *State) offers(rank int) bool {
 	if has.Full() || s.have.Count() == 0 {
 		return false
 	}
-	if s.have.Count() > has.Count() {
-		return true
-	}
-	for r := range s.have.Ranges() {
-		if !has.HasRange(r) {
-			return true
-		}
-	}
-	return false
+	return s.have.Count() > has.Count() || !has.Covers(s.have)
 }
 
 func (s *State) split(ranks []int) (served, waiting []int) {

@@ -79,6 +79,7 @@ type State struct {
 	wants   map[int]*want
 	fresh   []int // pieces neither had nor wanted, in no order
 	place   []int // by piece: its index in fresh, or -1
+	loose   bool  // some want may have blocks that are neither here nor asked for
 
 	rechoked, rotated time.Time
 	optimistic        int       // the rank served in turn, or -1
@@ -301,7 +302,7 @@ func (s *State) Spoiled(i int) (cancel []Ask) {
 		}
 		w.blocks[b] = blockState{}
 	}
-	w.left, w.alone = len(w.blocks), true
+	w.left, w.alone, s.loose = len(w.blocks), true, true
 	s.wet()
 	return cancel
 }
@@ -348,6 +349,7 @@ func (s *State) Discarded(rank, i, b int, now time.Time) {
 		if x := slices.Index(w.blocks[b].asked, rank); x >= 0 {
 			w.blocks[b].asked = slices.Delete(w.blocks[b].asked, x, x+1)
 			p.owes -= s.blockSize(i, b)
+			s.loose = true
 			s.wet()
 		}
 	}
@@ -442,16 +444,18 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 // the rarest of the pieces nobody was asked for, else a share of the end-game.
 func (s *State) pick(rank int) (Request, bool) {
 	has := s.peers[rank].has
-	bestWant := Request{Piece: -1}
-	for i, w := range s.wants {
-		if has.Has(i) && (bestWant.Piece < 0 || i < bestWant.Piece) {
-			if lo, hi := w.unasked(); lo < hi && !(w.alone && w.anyAsked()) {
+	if s.loose {
+		bestWant, loose := Request{Piece: -1}, false
+		for i, w := range s.wants {
+			lo, hi := w.unasked()
+			loose = loose || lo < hi
+			if lo < hi && has.Has(i) && (bestWant.Piece < 0 || i < bestWant.Piece) && !(w.alone && w.anyAsked()) {
 				bestWant = Request{i, lo, hi}
 			}
 		}
-	}
-	if bestWant.Piece >= 0 {
-		return bestWant, true
+		if s.loose = loose; bestWant.Piece >= 0 {
+			return bestWant, true
+		}
 	}
 	best, ties := -1, 0
 	for _, i := range s.fresh {
@@ -529,6 +533,7 @@ func (s *State) release(rank int) (freed []Ask) {
 		}
 	}
 	s.peers[rank].owes = 0
+	s.loose = s.loose || len(freed) > 0
 	s.wet()
 	return freed
 }

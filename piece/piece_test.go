@@ -124,6 +124,9 @@ func TestSetAgainstMap(t *testing.T) {
 		if !in.Full() {
 			t.Fatalf("runs in and out cover %d of %d", in.Count(), n)
 		}
+		if !in.Covers(s) || s.Covers(in) != s.Full() {
+			t.Fatalf("%d of %d pieces cover all: %v; all cover them: %v", s.Count(), n, s.Covers(in), in.Covers(s))
+		}
 		back, err := ParseSet(s.Append(nil), n)
 		if err != nil || !slices.Equal(back.words, s.words) || back.count != s.count {
 			t.Fatalf("ParseSet(Append) over %d pieces: %v", n, err)

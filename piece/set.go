@@ -75,6 +75,16 @@ func (s *Set) HasRange(r Range) bool {
 	return true
 }
 
+// Covers says whether s has every piece that o, of the same object, has. O(pieces/64).
+func (s *Set) Covers(o *Set) bool {
+	for i, w := range o.words {
+		if w&^s.words[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // Ranges yields the maximal runs of pieces in the set, in order.
 func (s *Set) Ranges() iter.Seq[Range] { return s.runs(true) }
 
