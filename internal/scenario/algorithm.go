@@ -8,8 +8,9 @@ import (
 )
 
 // This file is what tells one algorithm from another: who begins with what, whether there is a
-// barrier, and what a node reads from the store next. All else is the same for all. A
-// new algorithm has a name, a policy, and, if it chooses otherwise, a branch in next and idle.
+// barrier, over how many connections a node reads from the store, what it reads next, and how much it
+// steals. All else is the same for all. A new algorithm has a name, a policy, and a branch where
+// it chooses otherwise.
 
 // Algorithm says how a broadcast is done.
 type Algorithm string
@@ -32,7 +33,7 @@ type policy struct {
 	steals      bool
 	barrier     bool
 	perWork     int // pieces
-	connections int // to the store, of each node
+	connections int // to the store, of each node, at most
 }
 
 func (s *Scenario) policy(readers int) policy {
@@ -77,13 +78,21 @@ func (w *world) divide() {
 	}
 }
 
-// next is what a node reads from the store next on a connection that is free.
-func (w *world) next(i int) (work int, span piece.Range, ok bool) {
+// streams is over how many of its connections a node reads now.
+func (w *world) streams(int) int { return w.policy.connections }
+
+// next is what a node reads from the store next, with one request: works, and the pieces of
+// them that are missing. There are no works if there is nothing to read.
+func (w *world) next(i int) (works []int, span piece.Range) {
 	n := &w.nodes[i]
 	if n.late && !w.policy.alone {
-		return 0, span, false
+		return nil, span
 	}
-	return n.works.Next(n.ex.Held)
+	work, span, ok := n.works.Next(n.ex.Held)
+	if !ok {
+		return nil, span
+	}
+	return []int{work}, span
 }
 
 // idle is what a node does when there is nothing for it to read: it asks another for works.
@@ -97,4 +106,9 @@ func (w *world) idle(i int) {
 		w.after(answerWithin, event{kind: evGiveUp, node: int32(i), peer: n.asked})
 		w.tell(i, victim, event{kind: evGiveWork})
 	}
+}
+
+// give answers a thief.
+func (w *world) give(i, thief int) {
+	w.tell(i, thief, event{kind: evWorks, hands: w.nodes[i].works.Give(thief)})
 }

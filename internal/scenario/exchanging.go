@@ -209,8 +209,7 @@ func (w *world) goOn(c *conn) {
 	}
 	r := c.queue[0]
 	blocks := r.Hi - r.Lo
-	few := 1 + int(w.sim.Rate(c.flow)*c.trip/float64(piece.BlockSize))
-	if k := c.queued - few; k > 0 && k < blocks {
+	if k := c.queued - w.few(c); k > 0 && k < blocks {
 		blocks = k
 	}
 	bytes := unit.Bytes(0)
@@ -230,10 +229,20 @@ func (w *world) carried(k int32) {
 	to := w.conns[k].to
 	w.settle(k)
 	w.goOn(&w.conns[k])
-	if c := &w.conns[k]; c.queued == 0 {
+	c := &w.conns[k]
+	if c.queued == 0 {
 		w.stir(int(c.from)) // it may have lost interest
 	}
-	w.step(int(to))
+	// A peer that owes much is asked for no more. Near the end everybody may be, of what others owe.
+	n := &w.nodes[to]
+	if left := w.Layout.Count() - n.ex.Have().Count(); int(n.peers[c.rank].owes) <= w.few(c) || left <= 2*len(n.peers) {
+		w.step(int(to))
+	}
+}
+
+// few is how many blocks may be left in a queue when more are to be asked for, lest it runs dry.
+func (w *world) few(c *conn) int {
+	return 1 + int(w.sim.Rate(c.flow)*c.trip/float64(piece.BlockSize))
 }
 
 // settle hands the blocks that have come over a conn to its receiver.

@@ -15,7 +15,7 @@ type fetch struct {
 	flow  sim.Flow
 	delay float64 // from a request to its first byte
 	busy  bool
-	work  int // of the steal ledger
+	works []int // of the steal ledger
 	span  piece.Range
 	take  []bool  // by piece of the span: it is to be kept
 	at    int     // the piece that is coming
@@ -58,23 +58,29 @@ func (w *world) fetch(i int) {
 	if n.killed || n.dead || n.stopped || n.absent || n.done >= 0 {
 		return
 	}
-	for k := range n.fetches {
+	for k := range w.streams(i) {
 		for !n.fetches[k].busy {
-			work, span, ok := w.next(i)
-			if !ok {
+			works, span := w.next(i)
+			if len(works) == 0 {
 				w.idle(i)
 				return
 			}
-			if !w.begins(i, k, work, span) {
-				n.works.End(work)
+			if !w.begins(i, k, works, span) {
+				n.end(works)
 			}
 		}
 	}
 }
 
+func (n *node) end(works []int) {
+	for _, work := range works {
+		n.works.End(work)
+	}
+}
+
 // begins asks the store for the pieces of span that are neither had nor on their way. It returns
 // false if there are none.
-func (w *world) begins(i, k, work int, span piece.Range) bool {
+func (w *world) begins(i, k int, works []int, span piece.Range) bool {
 	n := &w.nodes[i]
 	take := make([]bool, span.Len())
 	any := false
@@ -91,7 +97,7 @@ func (w *world) begins(i, k, work int, span piece.Range) bool {
 		return false
 	}
 	f := &n.fetches[k]
-	f.busy, f.work, f.span, f.take, f.at = true, work, span, take, span.Lo
+	f.busy, f.works, f.span, f.take, f.at = true, works, span, take, span.Lo
 	if f.delay > 0 {
 		f.waits = true
 		w.after(f.delay, event{kind: evRead, node: int32(i), peer: int32(k)})
@@ -125,7 +131,7 @@ func (w *world) read(i, k int) {
 	}
 	if f = &n.fetches[k]; f.at == f.span.Hi {
 		f.busy = false
-		n.works.End(f.work)
+		n.end(f.works)
 		w.fetch(i)
 	}
 }

@@ -83,7 +83,8 @@ const (
 )
 
 const (
-	defaultNeighbours = 32
+	defaultNeighbours = 24
+	fullMesh          = 33 // so many nodes, and everybody is everybody's neighbour
 	maxHosts          = 100_000
 	maxPiece          = 16 * unit.MiB // the largest that freshet chooses by itself; its blocks fit a word
 	maxPieces         = 1 << 20
@@ -225,7 +226,9 @@ func (s *Scenario) broadcast(v form.Value, atStore string) {
 	if w := o.Get("per_work"); w.Given() {
 		s.PerWork = w.Int(1, maxPieces)
 	}
-	s.Neighbours = defaultNeighbours
+	if s.Neighbours = defaultNeighbours; len(s.Network.Hosts) <= fullMesh {
+		s.Neighbours = fullMesh
+	}
 	if w := o.Get("neighbours"); w.Given() {
 		s.Neighbours = w.Int(2, 1000)
 	}

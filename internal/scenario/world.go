@@ -493,7 +493,7 @@ func (w *world) handle(e event) {
 		n.peers[rank].mute = false
 		w.step(i)
 	case evGiveWork:
-		w.tell(i, rank, event{kind: evWorks, hands: n.works.Give(rank)})
+		w.give(i, rank)
 	case evWorks:
 		claims, err := n.works.Receive(rank, e.hands)
 		w.fail(err)
