@@ -69,7 +69,7 @@ func (s *State) Rechoke(now time.Time) (changes []Choke) {
 
 // offers says whether we have a piece that a peer lacks.
 func (s *State) offers(rank int) bool {
-	has := s.peers[rank].has
+	has := &s.peers[rank].has
 	if has.Full() || s.have.Count() == 0 {
 		return false
 	}

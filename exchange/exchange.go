@@ -88,7 +88,7 @@ type State struct {
 
 type peer struct {
 	up      bool
-	has     *piece.Set
+	has     piece.Set
 	chokes  bool // it does not serve us
 	choked  bool // we do not serve it
 	owes    unit.Bytes
@@ -126,7 +126,7 @@ func New(c Config) *State {
 		s.fresh[i], s.place[i] = i, i
 	}
 	for i := range s.peers {
-		s.peers[i] = peer{has: piece.NewSet(n), chokes: true, choked: true}
+		s.peers[i] = peer{has: *piece.NewSet(n), chokes: true, choked: true}
 	}
 	return s
 }
@@ -198,7 +198,7 @@ func (s *State) Gone(rank int) {
 			s.held(i, -1)
 		}
 	}
-	p.has = piece.NewSet(s.have.Len())
+	p.has = *piece.NewSet(s.have.Len())
 }
 
 func (s *State) held(i, d int) {
@@ -443,7 +443,7 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 // pick chooses what to ask of a peer: the rest of a piece already begun, else
 // the rarest of the pieces nobody was asked for, else a share of the end-game.
 func (s *State) pick(rank int) (Request, bool) {
-	has := s.peers[rank].has
+	has := &s.peers[rank].has
 	if s.loose {
 		bestWant, loose := Request{Piece: -1}, false
 		for i, w := range s.wants {
