@@ -75,8 +75,10 @@ func (w *world) heard(e event) {
 		if w.opening(int(p.node)) {
 			continue
 		}
-		if at := &n.peers[p.mine]; !at.mute && at.owes <= 1 && n.done < 0 { // else there is nothing new to ask it for
-			w.step(int(p.node))
+		if at := &n.peers[p.mine]; !at.mute && n.done < 0 { // else there is nothing new to ask it for
+			if at.in < 0 || int(at.owes) <= w.few(&w.conns[at.in]) {
+				w.step(int(p.node))
+			}
 		}
 		if n.served < exchange.DefaultSlots {
 			w.stir(int(p.node))
@@ -183,7 +185,7 @@ func (w *world) requested(i, rank int, r exchange.Request) {
 		there.in = int32(len(w.conns))
 		f := w.sim.AddFlow(math.Inf(1), links...)
 		w.own(f, owner{conn: there.in})
-		w.conns = append(w.conns, conn{from: int32(i), to: p.node, rank: p.mine, flow: f, trip: p.delay + p.back})
+		w.conns = append(w.conns, conn{from: int32(i), to: p.node, rank: p.mine, flow: f})
 	}
 	c := &w.conns[there.in]
 	c.queue = append(c.queue, r)
@@ -209,9 +211,12 @@ func (w *world) goOn(c *conn) {
 	}
 	r := c.queue[0]
 	blocks := r.Hi - r.Lo
-	if k := c.queued - w.few(c); k > 0 && k < blocks {
-		blocks = k
+	few := w.few(c)
+	k := c.queued - few
+	if k <= 0 { // it has not asked yet, since it reckons with another rate
+		k = max(1, few/2)
 	}
+	blocks = min(blocks, k)
 	bytes := unit.Bytes(0)
 	for b := r.Lo; b < r.Lo+blocks; b++ {
 		bytes += w.blockSize(r.Piece, b)
@@ -240,9 +245,11 @@ func (w *world) carried(k int32) {
 	}
 }
 
-// few is how many blocks may be left in a queue when more are to be asked for, lest it runs dry.
+// few is how many blocks may be left in a queue when the receiver's State asks for more: less
+// than comes in a quarter second, one at least.
 func (w *world) few(c *conn) int {
-	return 1 + int(w.sim.Rate(c.flow)*c.trip/float64(piece.BlockSize))
+	const inFlight = 0.25 // seconds, as in package exchange
+	return max(1, int(math.Ceil(w.sim.Rate(c.flow)*inFlight/float64(piece.BlockSize)))-1)
 }
 
 // settle hands the blocks that have come over a conn to its receiver.

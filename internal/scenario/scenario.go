@@ -83,7 +83,7 @@ const (
 )
 
 const (
-	defaultNeighbours = 24
+	defaultNeighbours = 16
 	fullMesh          = 33 // so many nodes, and everybody is everybody's neighbour
 	maxHosts          = 100_000
 	maxPiece          = 16 * unit.MiB // the largest that freshet chooses by itself; its blocks fit a word

@@ -136,7 +136,6 @@ type conn struct {
 	queue    []exchange.Request
 	queued   int     // blocks in it
 	carry    float64 // bytes of the first block that have come
-	trip     float64 // there and back
 }
 
 // event is what a timer brings.
