@@ -609,10 +609,11 @@ func TestObjectReplaced(t *testing.T) {
 	s := set(t, nil)
 	wait := s.broadcast(s.url)
 	s.until("the middle of phase 1", midway)
-	_, err := s.c.Put("o", faultSize, 2)
+	const size = unit.MiB // which is there at once; what is read goes on for seconds
+	_, err := s.c.Put("o", size, 2)
 	s.must(err)
 	changed := "object was replaced in the store while it was read; nothing was put in place: run the job again for the new version"
 	s.ended(wait(), map[string]string{"n1": changed, "n2": changed, "n3": changed})
-	s.sum = digest(t, cluster.Bytes(faultSize, 2))
+	s.sum = digest(t, cluster.Bytes(size, 2))
 	s.ended(s.broadcast(s.url)(), nil) // as it is told to
 }
