@@ -283,33 +283,71 @@ func echo(t *testing.T, l *Lab, host string) (port int) {
 	return pc.LocalAddr().(*net.UDPAddr).Port
 }
 
-// ping sends n datagrams, one after the other was answered, and returns the
-// round trips in order of length.
-func ping(l *Lab, from, to string, port, n int) ([]time.Duration, error) {
-	var c net.Conn
-	err := l.Do(from, func() (err error) {
-		c, err = net.Dial("udp4", net.JoinHostPort(l.Addr(to).String(), fmt.Sprint(port)))
+// ping has the kernel of another host answer n requests, one after the other,
+// and returns the round trips in order of length. They end when the kernel has
+// the answer: how late this process hears of it is none of the link's delay.
+func ping(l *Lab, from, to string, n int) (trips []time.Duration, err error) {
+	fd := -1
+	err = l.Do(from, func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
-	var trips []time.Duration
-	b := make([]byte, 64)
-	for range n {
-		c.SetDeadline(time.Now().Add(5 * time.Second))
-		start := time.Now()
-		if _, err := c.Write(b); err != nil {
+	defer unix.Close(fd)
+	if err := errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}),
+	); err != nil {
+		return nil, err
+	}
+	// An echo request (RFC 792); its identifier and checksum are the kernel's to fill in.
+	request := make([]byte, 64)
+	request[0] = 8
+	answer, control := make([]byte, 128), make([]byte, 128)
+	for i := range n {
+		binary.BigEndian.PutUint16(request[6:], uint16(i))
+		var sent unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_REALTIME, &sent); err != nil {
 			return nil, err
 		}
-		if _, err := c.Read(b); err != nil {
+		if err := unix.Sendto(fd, request, 0, &unix.SockaddrInet4{Addr: l.Addr(to).As4()}); err != nil {
 			return nil, err
 		}
-		trips = append(trips, time.Since(start))
+		got, m, _, _, err := unix.Recvmsg(fd, answer, control, 0)
+		for err == unix.EINTR {
+			got, m, _, _, err = unix.Recvmsg(fd, answer, control, 0)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("no answer from %s: %w", to, err)
+		}
+		if got < 8 || answer[0] != 0 || binary.BigEndian.Uint16(answer[6:]) != uint16(i) {
+			return nil, fmt.Errorf("request %d was answered by % x", i, answer[:got])
+		}
+		came, err := stamp(control[:m])
+		if err != nil {
+			return nil, err
+		}
+		trips = append(trips, time.Duration(came.Nano()-sent.Nano()))
 	}
 	slices.Sort(trips)
 	return trips, nil
+}
+
+// stamp is when the kernel received a message, from its control messages.
+func stamp(control []byte) (t unix.Timespec, err error) {
+	all, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return t, err
+	}
+	for _, m := range all {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS {
+			_, err := binary.Decode(m.Data, binary.NativeEndian, &t)
+			return t, err
+		}
+	}
+	return t, errors.New("the kernel did not say when it received the answer")
 }
 
 // awake keeps the processors from idling until the test ends, with processes that
@@ -326,10 +364,10 @@ func awake(t *testing.T) {
 	}
 }
 
-func checkDelay(t *testing.T, l *Lab, from, to string, port int, want time.Duration) {
+func checkDelay(t *testing.T, l *Lab, from, to string, want time.Duration) {
 	t.Helper()
 	eventually(t, func() error {
-		trips, err := ping(l, from, to, port, 25)
+		trips, err := ping(l, from, to, 25)
 		if err != nil {
 			return err
 		}
@@ -354,14 +392,13 @@ func TestDelays(t *testing.T) {
 	}}
 	l := New(t, s)
 	awake(t)
-	port := echo(t, l, "n1")
-	checkDelay(t, l, "n0", "n1", port, 20*time.Millisecond)
-	checkDelay(t, l, "n2", "n1", port, 2*time.Millisecond)
+	checkDelay(t, l, "n0", "n1", 20*time.Millisecond)
+	checkDelay(t, l, "n2", "n1", 2*time.Millisecond)
 	for _, d := range []time.Duration{50 * time.Millisecond, 300 * time.Microsecond, 0} {
 		if err := l.SetDelay("sw", "n0", d); err != nil {
 			t.Fatal(err)
 		}
-		checkDelay(t, l, "n0", "n1", port, 2*d)
+		checkDelay(t, l, "n0", "n1", 2*d)
 	}
 	if err := l.SetDelay("n1", "sw", time.Millisecond); err == nil || !strings.Contains(err.Error(), "built without delay") {
 		t.Errorf("a delay for a link of the kernel's: got error %v", err)

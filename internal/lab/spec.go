@@ -319,7 +319,7 @@ func newShape(rate unit.Bandwidth, buffer unit.Bytes) shape {
 // tenth of a millisecond is usual, some milliseconds happen on a busy machine.
 // It is a part of the buffer, and must be small beside it.
 func (s shape) burst() unit.Bytes {
-	return max(2*frame, min(s.buffer/8, unit.Bytes(s.rate*0.005)))
+	return max(2*frame, min(s.buffer/8, unit.Bytes(s.rate*0.01)))
 }
 
 // queue is what may wait. What the bucket lets through at once takes room away

@@ -45,6 +45,7 @@ type way struct {
 
 	dice  *rand.Rand
 	queue queue
+	late  int64 // how long after the time it asked for its thread is woken, of late
 }
 
 // underWay bounds the bytes that a way has under way; what comes on top is
@@ -128,7 +129,9 @@ func (w *wire) close() error {
 }
 
 // carry hands packets on until the wire is stopped. It has a thread to itself,
-// and sleeps in ppoll: Go's own timers are up to a millisecond late.
+// and sleeps in ppoll: Go's own timers are up to a millisecond late. What a
+// thread that slept is late by then, some tenths of a millisecond where the
+// machine is a virtual one, it knows from the last times, and asks for as much earlier.
 func (v *way) carry() {
 	// Both are for exactness only; without them delays are late on a busy machine.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
@@ -138,34 +141,51 @@ func (v *way) carry() {
 	clock := func() int64 { return int64(time.Since(started)) }
 	poll := []unix.PollFd{{Fd: int32(v.stop), Events: unix.POLLIN}, {Fd: int32(v.from), Events: unix.POLLIN}}
 	buf := make([]byte, 128<<10)
+	timed := false // the thread was woken by the clock
 	for {
-		var timeout *unix.Timespec // none: until something comes
+		late := min(v.late, v.delay.Load()/8)
+		asked := int64(math.MaxInt64) // the time to wake at: until something comes
 		now := clock()
 		for {
 			p, due, ok := v.queue.head()
 			if !ok {
 				break
 			}
-			if due > now {
-				if now = clock(); due > now {
-					t := unix.NsecToTimespec(due - now)
-					timeout = &t
-					break
-				}
+			soon := now
+			if timed { // as exact as it gets
+				soon += late
+			}
+			if due > soon {
+				asked = due - late
+				break
 			}
 			if _, err := unix.Write(v.to, p); err != nil { // the other end does not take it
 				v.overrun.Add(1)
 			}
 			v.queue.pop()
 		}
-		if _, err := unix.Ppoll(poll, timeout, nil); err != nil && err != unix.EINTR {
+		var timeout *unix.Timespec
+		if asked < math.MaxInt64 {
+			t := unix.NsecToTimespec(max(asked-now, 0))
+			timeout = &t
+		}
+		n, err := unix.Ppoll(poll, timeout, nil)
+		if err != nil && err != unix.EINTR {
 			return // no such descriptor: cannot be, while the wire is not closed
+		}
+		woken := clock()
+		if timed = n == 0 && err == nil; timed && asked > now {
+			v.late += (min(woken-asked, int64(time.Millisecond)) - v.late) / 8
 		}
 		if poll[0].Revents != 0 {
 			return
 		}
 		if poll[1].Revents == 0 {
 			continue
+		}
+		came := woken
+		if woken-now > late { // it slept, and whatever came was there before it woke
+			came -= late
 		}
 		delay, loss := v.delay.Load(), math.Float64frombits(v.loss.Load())
 		for range 32 { // then it is time to see what is due
@@ -180,8 +200,9 @@ func (v *way) carry() {
 			case v.queue.bytes+n > int(underWay):
 				v.overrun.Add(1)
 			default:
-				v.queue.push(buf[:n], clock()+delay)
+				v.queue.push(buf[:n], came+delay)
 			}
+			came = clock()
 		}
 	}
 }
