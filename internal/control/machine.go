@@ -178,6 +178,9 @@ func (m *machine) step(now time.Time, e event) (cmds []command, changed, durable
 	case notStarted:
 		if n := m.node(e.node); n != nil && n.State == Running && n.Have == 0 {
 			n.State, n.Error = Failed, oneLine(e.err)
+			if m.job.Stopping != "" { // the command to stop overtook that to start
+				n.State, n.Error = stoppedState(m.expired), m.job.Stopping
+			}
 			changed, durable = true, true
 		}
 	case wasRemoved:

@@ -119,6 +119,12 @@ func TestMachine(t *testing.T) {
 			{3 * s, status("a", Running), "running: a=running"},
 			{4 * s, notStarted{"a", "agent restarted during the job"}, "save failed: a=failed (a: agent restarted during the job)"},
 		}},
+		"a cancel that overtakes a start": {up: up("a"), happens: []happening{
+			{0, begun{}, "prepare(a) preparing: a=preparing"},
+			{1 * s, ready("a"), "start(a) save running: a=running"},
+			{1 * s, toCancel{"cancelled"}, "stop(a) save running: a=running"},
+			{2 * s, notStarted{"a", "agent restarted during the job"}, "save cancelled: a=cancelled (cancelled)"},
+		}},
 		"cancel while preparing": {up: up("a", "b", "c"), happens: []happening{
 			{0, begun{}, "prepare(a) prepare(b) prepare(c) preparing: a=preparing b=preparing c=preparing"},
 			{1 * s, held("c"), "preparing: a=preparing b=preparing c=preparing"},
