@@ -262,13 +262,13 @@ func (m *member) beat(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
-		m.beatOnce(ctx, false)
 		select {
 		case <-tick.C:
-		case <-m.urge:
+		case <-m.urge: // at first by register: the hub knows us
 		case <-ctx.Done():
 			return
 		}
+		m.beatOnce(ctx, false)
 	}
 }
 

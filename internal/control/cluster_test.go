@@ -191,6 +191,8 @@ type testAgent struct {
 	stop  func() error // returns what Run did
 	wait  func() error // until Run ends by itself; likewise
 	kill  func()       // cuts its connections for good, without a word
+
+	registered chan struct{} // once for each time after the first
 }
 
 // startAgent starts the agent of a node that has credentials.
@@ -213,6 +215,7 @@ func startAgent(t *testing.T, hub string, creds *pki.Credentials, f *fakeRunner,
 		last net.Conn
 		dead bool
 	)
+	a.registered = registered
 	ended := make(chan struct{})
 	wg.Go(func() { port.Run(ctx) })
 	r.Version = "test"
@@ -469,6 +472,18 @@ func TestCancelAndTimeout(t *testing.T) {
 	j = run(s, func(Job) {})
 	if j.State != Failed || j.Error != "n1: timed out after 2s; and 2 more nodes" {
 		t.Errorf("got %+v", j)
+	}
+}
+
+// An agent that has just started registers once: the hub dials it for each time.
+func TestAgentRegistersOnce(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	a := joined(t, h, "n1", Registration{})
+	select {
+	case <-a.registered:
+		t.Error("the agent registered a second time")
+	case <-time.After(registerEvery + time.Second):
 	}
 }
 
