@@ -3,10 +3,21 @@ package topo
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/freshet/freshet/internal/form"
 	"github.com/freshet/freshet/unit"
+)
+
+// Fields of the elements of a file's lists, in the order in which they are written.
+var (
+	hostFields   = []string{"name", "site"}
+	switchFields = []string{"name", "site", "at"}
+	linkFields   = []string{"a", "b", "rate", "rate_back", "delay", "buffer", "duplex", "cost"}
+	routeFields  = []string{"from", "to", "via"}
 )
 
 // Parse reads a network from YAML or JSON. docs/topology.md has the form:
@@ -19,32 +30,44 @@ import (
 // What is wrong is an error that names line and field. The network it returns is valid.
 func Parse(text []byte) (*Network, error) {
 	doc := form.Parse(text)
-	n := &Network{}
-	lines := map[string][]form.Value{}
-	each := func(o form.Object, list string, f func(form.Value)) {
-		lines[list] = o.Get(list).List()
-		for _, v := range lines[list] {
-			f(v)
-		}
-	}
 	o := doc.Root().Object("hosts", "switches", "links", "routes")
-	o.Need("hosts")
-	each(o, "hosts", func(v form.Value) {
-		h := v.Object("name", "site")
+	hosts, switches, links, routes := o.Need("hosts").List(), o.Get("switches").List(), o.Get("links").List(), o.Get("routes").List()
+	n := &Network{}
+	for _, v := range hosts {
+		h := v.Object(hostFields...)
 		n.Hosts = append(n.Hosts, Host{Name: h.Need("name").Name(), Site: h.Get("site").Text()})
-	})
-	each(o, "switches", func(v form.Value) { n.Switches = append(n.Switches, v.Name()) })
-	each(o, "links", func(v form.Value) { n.Links = append(n.Links, link(v)) })
-	each(o, "routes", func(v form.Value) {
-		r := v.Object("from", "to", "via")
+	}
+	for _, v := range switches {
+		n.Switches = append(n.Switches, parseSwitch(v))
+	}
+	for _, v := range links {
+		n.Links = append(n.Links, parseLink(v))
+	}
+	for _, v := range routes {
+		r := v.Object(routeFields...)
 		route := Route{From: r.Need("from").Name(), To: r.Need("to").Name()}
 		for _, p := range r.Need("via").List() {
 			route.Via = append(route.Via, p.Name())
 		}
 		n.Routes = append(n.Routes, route)
-	})
-	if p := n.check(); p != nil && doc.Err() == nil {
-		lines[p.list][p.index].Fail("%s", p.text)
+	}
+	if doc.Err() == nil {
+		if p := n.check(); p != nil {
+			var v form.Value
+			switch p.list {
+			case "hosts":
+				v = field(hosts[p.index], hostFields, p.field)
+			case "switches":
+				if v = switches[p.index]; v.IsObject() {
+					v = field(v, switchFields, p.field)
+				}
+			case "links":
+				v = field(links[p.index], linkFields, p.field)
+			case "routes":
+				v = field(routes[p.index], routeFields, p.field)
+			}
+			v.Fail("%s", p.text)
+		}
 	}
 	if err := doc.Err(); err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
@@ -52,8 +75,39 @@ func Parse(text []byte) (*Network, error) {
 	return n, nil
 }
 
-func link(v form.Value) Link {
-	o := v.Object("a", "b", "rate", "rate_back", "delay", "buffer", "duplex")
+// field is a field of v, or an element of one: name is empty, "a" or "via[1]". If the field
+// is not there it is v.
+func field(v form.Value, fields []string, name string) form.Value {
+	name, index, isElement := strings.Cut(strings.TrimSuffix(name, "]"), "[")
+	f := v.Object(fields...).Get(name)
+	if !f.Given() {
+		return v
+	}
+	if i, err := strconv.Atoi(index); isElement && err == nil {
+		return f.List()[i]
+	}
+	return f
+}
+
+func parseSwitch(v form.Value) Switch {
+	if !v.IsObject() {
+		return Switch{Name: v.Name()}
+	}
+	o := v.Object(switchFields...)
+	s := Switch{Name: o.Need("name").Name(), Site: o.Get("site").Text()}
+	if at := o.Get("at"); at.Given() {
+		c := at.List()
+		if len(c) != 2 {
+			at.Fail("want [longitude, latitude] in degrees")
+			return s
+		}
+		s.At = &Coordinates{Lon: c[0].Number(-360), Lat: c[1].Number(-90)}
+	}
+	return s
+}
+
+func parseLink(v form.Value) Link {
+	o := v.Object(linkFields...)
 	l := Link{
 		A: o.Need("a").Name(), B: o.Need("b").Name(), Rate: o.Need("rate").Bandwidth(),
 		Delay: o.Get("delay").Duration(), Buffer: o.Get("buffer").Bytes(),
@@ -65,67 +119,212 @@ func link(v form.Value) Link {
 	if duplex := o.Get("duplex"); duplex.Given() {
 		l.Half = duplex.OneOf("full", "half") == "half"
 	}
+	if cost := o.Get("cost"); cost.Given() {
+		l.Cost = cost.Number(0)
+	}
 	return l
 }
 
-// MarshalJSON writes n in the form that Parse reads.
-func (n *Network) MarshalJSON() ([]byte, error) {
-	type host struct {
-		Name string `json:"name"`
-		Site string `json:"site,omitempty"`
-	}
-	type link struct {
-		A      string `json:"a"`
-		B      string `json:"b"`
-		Rate   string `json:"rate"`
-		Back   string `json:"rate_back,omitempty"`
-		Delay  string `json:"delay,omitempty"`
-		Buffer string `json:"buffer,omitempty"`
-		Duplex string `json:"duplex,omitempty"`
-	}
-	type route struct {
-		From string   `json:"from"`
-		To   string   `json:"to"`
-		Via  []string `json:"via"`
-	}
-	out := struct {
-		Hosts    []host   `json:"hosts"`
-		Switches []string `json:"switches,omitempty"`
-		Links    []link   `json:"links,omitempty"`
-		Routes   []route  `json:"routes,omitempty"`
-	}{Hosts: []host{}, Switches: n.Switches}
-	for _, h := range n.Hosts {
-		out.Hosts = append(out.Hosts, host(h))
-	}
-	for _, l := range n.Links {
-		w := link{A: l.A, B: l.B, Rate: rate(l.Rate)}
+// YAML writes n in the form that Parse reads, one element a line.
+func (n *Network) YAML() []byte { return n.write(writer{}) }
+
+// JSON writes n in the form that Parse reads, one element a line.
+func (n *Network) JSON() []byte { return n.write(writer{json: true}) }
+
+// MarshalJSON makes n JSON where it is a part of something.
+func (n *Network) MarshalJSON() ([]byte, error) { return n.JSON(), nil }
+
+func (n *Network) write(w writer) []byte {
+	w.open()
+	w.list("hosts", len(n.Hosts), func(i int) {
+		h := n.Hosts[i]
+		w.pair("name", w.text(h.Name))
+		if h.Site != "" {
+			w.pair("site", w.text(h.Site))
+		}
+	})
+	w.list("switches", len(n.Switches), func(i int) {
+		s := n.Switches[i]
+		if s.Site == "" && s.At == nil {
+			w.bare(w.text(s.Name))
+			return
+		}
+		w.pair("name", w.text(s.Name))
+		if s.Site != "" {
+			w.pair("site", w.text(s.Site))
+		}
+		if s.At != nil {
+			w.pair("at", "["+number(s.At.Lon)+", "+number(s.At.Lat)+"]")
+		}
+	})
+	w.list("links", len(n.Links), func(i int) {
+		l := &n.Links[i]
+		w.pair("a", w.text(l.A))
+		w.pair("b", w.text(l.B))
+		w.pair("rate", w.text(rate(l.Rate)))
 		if l.Back != l.Rate {
-			w.Back = rate(l.Back)
+			w.pair("rate_back", w.text(rate(l.Back)))
 		}
 		if l.Delay > 0 {
-			w.Delay = l.Delay.String()
+			w.pair("delay", w.text(strings.Replace(l.Delay.String(), "µ", "u", 1)))
 		}
 		if l.Buffer > 0 {
-			w.Buffer = strconv.FormatInt(int64(l.Buffer), 10) + "B"
+			w.pair("buffer", w.text(size(l.Buffer)))
 		}
 		if l.Half {
-			w.Duplex = "half"
+			w.pair("duplex", w.text("half"))
 		}
-		out.Links = append(out.Links, w)
-	}
-	for _, r := range n.Routes {
-		via := r.Via
-		if via == nil {
-			via = []string{}
+		if l.Cost > 0 {
+			w.pair("cost", number(l.Cost))
 		}
-		out.Routes = append(out.Routes, route{r.From, r.To, via})
+	})
+	w.list("routes", len(n.Routes), func(i int) {
+		r := n.Routes[i]
+		w.pair("from", w.text(r.From))
+		w.pair("to", w.text(r.To))
+		via := make([]string, len(r.Via))
+		for k, s := range r.Via {
+			via[k] = w.text(s)
+		}
+		w.pair("via", "["+strings.Join(via, ", ")+"]")
+	})
+	w.close()
+	return w.b
+}
+
+// writer writes a document of lists, as JSON or as YAML that differs from it in quotes and in
+// what is around the elements.
+type writer struct {
+	json  bool
+	b     []byte
+	lists int
+	pairs int // of the element
+}
+
+func (w *writer) open() {
+	if w.json {
+		w.b = append(w.b, '{')
 	}
-	return json.Marshal(out)
+}
+
+func (w *writer) close() {
+	if w.json {
+		w.b = append(w.b, "\n}\n"...)
+	}
+}
+
+// list writes a list of n elements; each writes one. Only hosts are written if there are none.
+func (w *writer) list(name string, n int, each func(i int)) {
+	if n == 0 && name != "hosts" {
+		return
+	}
+	if w.json {
+		if w.lists > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = append(w.b, "\n"+w.text(name)+": ["...)
+	} else {
+		w.b = append(w.b, name+":"...)
+		if n == 0 {
+			w.b = append(w.b, " []"...)
+		}
+		w.b = append(w.b, '\n')
+	}
+	w.lists++
+	for i := range n {
+		if w.json {
+			if i > 0 {
+				w.b = append(w.b, ',')
+			}
+			w.b = append(w.b, "\n\t"...)
+		} else {
+			w.b = append(w.b, "- "...)
+		}
+		w.pairs = 0
+		each(i)
+		if w.pairs > 0 {
+			w.b = append(w.b, '}')
+		}
+		if !w.json {
+			w.b = append(w.b, '\n')
+		}
+	}
+	if w.json {
+		w.b = append(w.b, "\n]"...)
+	}
+}
+
+func (w *writer) bare(value string) { w.b = append(w.b, value...) }
+
+func (w *writer) pair(key, value string) {
+	if w.pairs == 0 {
+		w.b = append(w.b, '{')
+	} else {
+		w.b = append(w.b, ", "...)
+	}
+	w.pairs++
+	w.b = append(w.b, w.text(key)...)
+	w.b = append(w.b, ": "...)
+	w.b = append(w.b, value...)
+}
+
+// plain is what YAML reads as this text without quotes. What it reads as nothing is not plain.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+/-]*$`)
+
+func (w *writer) text(s string) string {
+	if !w.json && plain.MatchString(s) && !slices.Contains([]string{"null", "Null", "NULL"}, s) {
+		return s
+	}
+	b := &strings.Builder{}
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(s); err != nil {
+		panic(err) // a string can be encoded
+	}
+	quoted := strings.TrimSuffix(b.String(), "\n")
+	if !strings.ContainsFunc(quoted, unreadable) {
+		return quoted
+	}
+	b.Reset()
+	for _, r := range quoted {
+		if unreadable(r) {
+			fmt.Fprintf(b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// unreadable says whether YAML refuses r unless it is escaped, though JSON does not.
+func unreadable(r rune) bool {
+	return r >= 0x7f && r < 0xa0 || r == '\uFEFF' || r == '\uFFFE' || r == '\uFFFF'
+}
+
+// number writes x so that it is read back as the same, in JSON, too.
+func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+// size writes b in the largest unit of which it is a whole number.
+func size(b unit.Bytes) string {
+	for _, u := range []struct {
+		one  unit.Bytes
+		name string
+	}{{unit.GiB, "GiB"}, {unit.MiB, "MiB"}, {unit.KiB, "KiB"}} {
+		if s := strconv.FormatInt(int64(b/u.one), 10) + u.name; b >= u.one && b%u.one == 0 {
+			if back, err := unit.ParseBytes(s); err == nil && back == b {
+				return s
+			}
+		}
+	}
+	return strconv.FormatInt(int64(b), 10) + "B"
 }
 
 // rate writes r so that it is read back as the same: in the largest unit of bits in
 // which it has at most six decimals, else in bytes.
 func rate(r unit.Bandwidth) string {
+	if r == 0 {
+		return "0"
+	}
 	for _, u := range []struct {
 		one  unit.Bandwidth
 		name string

@@ -26,7 +26,7 @@ func (a Access) link(i int, host, sw string) Link {
 
 // Star is hosts h1, h2, … on one switch, s0.
 func Star(hosts int, a Access) *Network {
-	n := &Network{Switches: []string{"s0"}}
+	n := &Network{Switches: []Switch{{Name: "s0"}}}
 	for i := range hosts {
 		name := fmt.Sprintf("h%d", i+1)
 		n.Hosts = append(n.Hosts, Host{Name: name})
@@ -39,10 +39,10 @@ func Star(hosts int, a Access) *Network {
 // site1, and so on. Each site's switch has one link, like between, to the switch wan: Rate is what
 // leaves the site, Back what enters it.
 func Sites(sites, hosts int, a Access, between Link) *Network {
-	n := &Network{Switches: []string{"wan"}}
+	n := &Network{Switches: []Switch{{Name: "wan"}}}
 	for s := range sites {
 		sw, site := fmt.Sprintf("s%d", s+1), fmt.Sprintf("site%d", s+1)
-		n.Switches = append(n.Switches, sw)
+		n.Switches = append(n.Switches, Switch{Name: sw, Site: site})
 		for range hosts {
 			i := len(n.Hosts)
 			name := fmt.Sprintf("h%d", i+1)

@@ -1,203 +1,295 @@
 package topo
 
 import (
-	"container/heap"
 	"slices"
 	"time"
 )
 
-// Router finds the routes of a network, which must be valid and not change any
-// more. It keeps one table for each switch, and for each host with several links, that
-// was asked for as a destination: O(places) each. Not for concurrent use.
+// Router finds routes. Where the graph is no tree it keeps a table for each end that
+// was asked for, of 4 bytes for each switch and each host with several links. Not for concurrent
+// use; routers of one graph share the graph.
 type Router struct {
-	net    *Network
-	hosts  int
-	names  []string
-	order  []int32 // by place: its place in the order of names
-	number map[string]int
-	out    [][]hop // by place: its links
-	to     map[int]*table
-	listed map[[2]int][]Channel
+	*Graph
+	listed map[[2]int32][]Channel
+	core   *core
 }
 
-// hop is a link as one of its ends sees it.
-type hop struct {
-	place   int32
-	channel Channel
-	delay   time.Duration
-}
+// NewRouter returns a router of n, which must be valid.
+func NewRouter(n *Network) *Router { return NewGraph(n).Router() }
 
-// table leads from every place to one destination.
-type table struct {
-	next  []int32 // by place: index into out of the next hop; -1: none
-	delay []time.Duration
-}
-
-// NewRouter returns the router of n.
-func NewRouter(n *Network) *Router {
-	r := &Router{net: n, hosts: len(n.Hosts), to: map[int]*table{}, listed: map[[2]int][]Channel{}}
-	r.names, r.number = n.places()
-	r.out = make([][]hop, len(r.names))
-	for i, l := range n.Links {
-		a, b := r.number[l.A], r.number[l.B]
-		r.out[a] = append(r.out[a], hop{int32(b), Channel(2 * i), l.Delay})
-		r.out[b] = append(r.out[b], hop{int32(a), Channel(2*i + 1), l.Delay})
+// Router returns a new router of g.
+func (g *Graph) Router() *Router {
+	r := &Router{Graph: g}
+	if g.tree != nil {
+		return r // there is one way at most, so listed routes say nothing new
 	}
-	byName := make([]int, len(r.names))
-	for i := range byName {
-		byName[i] = i
-	}
-	slices.SortFunc(byName, func(a, b int) int {
-		if r.names[a] < r.names[b] {
-			return -1
+	r.listed = make(map[[2]int32][]Channel, len(g.net.Routes))
+	for _, route := range g.net.Routes {
+		from := g.number[route.From]
+		at := int(from)
+		path := make([]Channel, 0, len(route.Via)+1)
+		for i := range len(route.Via) + 1 {
+			next := route.To
+			if i < len(route.Via) {
+				next = route.Via[i]
+			}
+			k := slices.IndexFunc(g.Out(at), func(c Channel) bool { return g.names[g.To(c)] == next })
+			path = append(path, g.Out(at)[k])
+			at = g.To(g.Out(at)[k])
 		}
-		return 1
-	})
-	r.order = make([]int32, len(r.names))
-	for k, i := range byName {
-		r.order[i] = int32(k)
-	}
-	for _, route := range n.Routes {
-		at := r.number[route.From]
-		path := []Channel{}
-		for _, name := range append(slices.Clone(route.Via), route.To) {
-			next := r.number[name]
-			k := slices.IndexFunc(r.out[at], func(h hop) bool { return int(h.place) == next })
-			path = append(path, r.out[at][k].channel)
-			at = next
-		}
-		r.listed[[2]int{r.number[route.From], at}] = path
+		r.listed[[2]int32{from, int32(at)}] = path
 	}
 	return r
 }
 
-// Place is the number of a host (its index) or a switch (the number of hosts and its index).
-func (r *Router) Place(name string) (place int, ok bool) {
-	place, ok = r.number[name]
-	return place, ok
-}
-
-// Out are the channels that leave a place, in the order of its links. O(links of the place).
-func (r *Router) Out(place int) (cs []Channel) {
-	for _, h := range r.out[place] {
-		cs = append(cs, h.channel)
-	}
-	return cs
-}
-
-// Route appends the channels from one place to another to path. ok is false if there is
-// no way. From a place to itself there are no channels. O(length of the route) once
-// the tables of the destination's switch exist.
+// Route appends the channels from one place to another to path, and returns their delay. ok is
+// false if there is no way. From a place to itself there are no channels. O(length of the
+// route) on a tree, and elsewhere once the table of the destination exists.
+//
+// Rates are not looked at: a channel of the route may carry nothing.
 func (r *Router) Route(path []Channel, from, to int) (_ []Channel, delay time.Duration, ok bool) {
 	if from == to {
 		return path, 0, true
 	}
-	if len(r.listed) > 0 {
-		if listed, ok := r.listed[[2]int{from, to}]; ok {
-			for _, c := range listed {
-				delay += r.net.Links[c.Link()].Delay
-			}
-			return append(path, listed...), delay, true
-		}
+	whole := len(path)
+	if r.tree != nil {
+		path, ok = r.climb(path, from, to)
+	} else if listed, is := r.listed[[2]int32{int32(from), int32(to)}]; is {
+		path, ok = append(path, listed...), true
+	} else {
+		path, ok = r.follow(path, from, to)
 	}
-	goal, last := to, hop{place: -1}
-	if len(r.out[to]) == 1 { // all routes to a host with one link end with that
-		h := r.out[to][0]
-		goal, last = int(h.place), hop{int32(to), h.channel ^ 1, h.delay}
-		if goal != from && goal < r.hosts { // a host, and hosts pass nothing on
-			return path, 0, false
-		}
+	for _, c := range path[whole:] {
+		delay += r.net.Links[c.Link()].Delay
 	}
-	if goal != from {
-		t := r.table(goal)
-		if t.next[from] < 0 {
-			return path, 0, false
-		}
-		delay = t.delay[from]
-		for at := from; at != goal; {
-			h := r.out[at][t.next[at]]
-			path = append(path, h.channel)
-			at = int(h.place)
-		}
-	}
-	if last.place >= 0 {
-		path = append(path, last.channel)
-		delay += last.delay
-	}
-	return path, delay, true
+	return path, delay, ok
 }
 
-// table is how to come to a place from everywhere.
-func (r *Router) table(to int) *table {
-	if t := r.to[to]; t != nil {
-		return t
+// climb goes from both ends to where their ways to the root meet.
+func (r *Router) climb(path []Channel, from, to int) ([]Channel, bool) {
+	t := r.tree
+	if t.Root[from] != t.Root[to] {
+		return path, false
 	}
-	n := len(r.names)
-	t := &table{next: make([]int32, n), delay: make([]time.Duration, n)}
-	hops := make([]int32, n)
-	for i := range t.next {
-		t.next[i], hops[i] = -1, -1
+	a, b := from, to
+	for ; t.Depth[a] > t.Depth[b]; a = r.To(t.Up[a]) {
+		path = append(path, t.Up[a])
 	}
-	hops[to] = 0
-	q := queue{{place: int32(to)}}
-	settled := make([]bool, n)
-	for len(q) > 0 {
-		at := heap.Pop(&q).(reach)
-		if settled[at.place] {
-			continue
+	steps := 0
+	for ; t.Depth[b] > t.Depth[a]; b = r.To(t.Up[b]) {
+		steps++
+	}
+	for ; a != b; a, b = r.To(t.Up[a]), r.To(t.Up[b]) {
+		path = append(path, t.Up[a])
+		steps++
+	}
+	path = slices.Grow(path, steps)[:len(path)+steps]
+	for i, b := len(path)-1, to; steps > 0; i, steps = i-1, steps-1 {
+		path[i] = t.Up[b] ^ 1
+		b = r.To(t.Up[b])
+	}
+	return path, true
+}
+
+// follow goes by the table of the destination. A host with one link is left and reached by
+// that, so tables are of what lies between.
+func (r *Router) follow(path []Channel, from, to int) ([]Channel, bool) {
+	hosts, whole := r.Hosts(), len(path)
+	single := func(p int) bool { return p < hosts && len(r.Out(p)) == 1 }
+	at, goal, last := from, to, Channel(-1)
+	if single(to) {
+		last = r.Out(to)[0] ^ 1
+		goal = r.From(last)
+		if goal != from && goal < hosts { // hosts pass nothing on
+			return path, false
 		}
-		settled[at.place] = true
-		if int(at.place) != to && int(at.place) < r.hosts { // hosts pass nothing on
-			continue
+	}
+	if at != goal && single(from) {
+		path = append(path, r.Out(from)[0])
+		if at = r.To(r.Out(from)[0]); at != goal && at < hosts {
+			return path[:whole], false
 		}
-		for _, h := range r.out[at.place] {
-			d, k := at.delay+h.delay, at.hops+1
-			if p := h.place; !settled[p] && (hops[p] < 0 || d < t.delay[p] || d == t.delay[p] && k < hops[p]) {
-				t.delay[p], hops[p] = d, k
-				heap.Push(&q, reach{d, k, p})
+	}
+	if at != goal {
+		if r.core == nil {
+			r.core = r.newCore()
+		}
+		next := r.core.table(r.core.of[goal])
+		for at != goal {
+			c := next[r.core.of[at]]
+			if c < 0 {
+				return path[:whole], false
 			}
+			path = append(path, c)
+			at = r.To(c)
 		}
 	}
-	// Of the next places on a shortest way the first by name: so the whole way is the first by name.
-	for p := range r.out {
-		if p == to || hops[p] < 0 {
-			continue
-		}
-		for i, h := range r.out[p] {
-			v := int(h.place)
-			if hops[v] < 0 || v != to && v < r.hosts || t.delay[v]+h.delay != t.delay[p] || hops[v]+1 != hops[p] {
-				continue
-			}
-			if t.next[p] < 0 || r.order[v] < r.order[r.out[p][t.next[p]].place] {
-				t.next[p] = int32(i)
-			}
-		}
+	if last >= 0 {
+		path = append(path, last)
 	}
-	r.to[to] = t
-	return t
+	return path, true
+}
+
+// core is a graph without its hosts of one link, and the tables of routes over it.
+type core struct {
+	of     []int32     // by place: its number here, or -1
+	start  []int32     // by number: where its hops begin
+	hops   []hop       // what leads to where
+	rank   []int32     // by number: its place in the order of names
+	passes []bool      // by number: it is a switch
+	tables [][]Channel // by number: the table to it, once it was a destination
+
+	// of the search
+	delay   []time.Duration
+	links   []int32 // -1: not reached
+	settled []bool
+	queue   []reach
+}
+
+// hop is a channel as the place sees it where it begins.
+type hop struct {
+	to      int32 // number in the core
+	channel Channel
+	delay   time.Duration
 }
 
 // reach is how far a place is from the destination.
 type reach struct {
 	delay time.Duration
-	hops  int32
-	place int32
+	links int32
+	at    int32
 }
 
-type queue []reach
+func (a reach) before(b reach) bool {
+	return a.delay < b.delay || a.delay == b.delay && a.links < b.links
+}
 
-func (q queue) Len() int      { return len(q) }
-func (q queue) Swap(a, b int) { q[a], q[b] = q[b], q[a] }
-func (q queue) Less(a, b int) bool {
-	if q[a].delay != q[b].delay {
-		return q[a].delay < q[b].delay
+func (g *Graph) newCore() *core {
+	k := &core{of: make([]int32, g.Places())}
+	var places []int32
+	for p := range g.Places() {
+		k.of[p] = -1
+		if p >= g.Hosts() || len(g.Out(p)) != 1 {
+			k.of[p] = int32(len(places))
+			places = append(places, int32(p))
+			k.passes = append(k.passes, p >= g.Hosts())
+		}
 	}
-	return q[a].hops < q[b].hops
+	for _, p := range places {
+		k.start = append(k.start, int32(len(k.hops)))
+		for _, c := range g.Out(int(p)) {
+			if to := k.of[g.To(c)]; to >= 0 {
+				k.hops = append(k.hops, hop{to, c, g.net.Links[c.Link()].Delay})
+			}
+		}
+	}
+	n := len(places)
+	k.start = append(k.start, int32(len(k.hops)))
+	byName := slices.Clone(places)
+	slices.SortFunc(byName, func(a, b int32) int {
+		if g.names[a] < g.names[b] {
+			return -1
+		}
+		return 1
+	})
+	k.rank = make([]int32, n)
+	for i, p := range byName {
+		k.rank[k.of[p]] = int32(i)
+	}
+	k.tables = make([][]Channel, n)
+	k.delay, k.links, k.settled = make([]time.Duration, n), make([]int32, n), make([]bool, n)
+	return k
 }
-func (q *queue) Push(x any) { *q = append(*q, x.(reach)) }
-func (q *queue) Pop() any {
-	old := *q
-	x := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return x
+
+func (k *core) out(at int32) []hop { return k.hops[k.start[at]:k.start[at+1]] }
+
+// table is, by number, the channel that leads on to one place, or -1. A link delays both
+// directions alike, so the search may begin at the destination.
+func (k *core) table(to int32) []Channel {
+	if k.tables[to] != nil {
+		return k.tables[to]
+	}
+	for i := range k.links {
+		k.links[i], k.settled[i] = -1, false
+	}
+	k.links[to], k.delay[to] = 0, 0
+	k.push(reach{at: to})
+	for len(k.queue) > 0 {
+		r := k.pop()
+		if k.settled[r.at] {
+			continue
+		}
+		k.settled[r.at] = true
+		if r.at != to && !k.passes[r.at] {
+			continue
+		}
+		for _, h := range k.out(r.at) {
+			d := reach{r.delay + h.delay, r.links + 1, h.to}
+			if !k.settled[h.to] && (k.links[h.to] < 0 || d.before(reach{k.delay[h.to], k.links[h.to], h.to})) {
+				k.delay[h.to], k.links[h.to] = d.delay, d.links
+				k.push(d)
+			}
+		}
+	}
+	// Of the next places on a shortest way the first by name: so the whole way is the first by name.
+	next := make([]Channel, len(k.links))
+	for p := range next {
+		next[p] = -1
+		if int32(p) == to || k.links[p] < 0 {
+			continue
+		}
+		best := int32(-1)
+		for _, h := range k.out(int32(p)) {
+			v := h.to
+			if k.links[v] < 0 || v != to && !k.passes[v] || k.delay[v]+h.delay != k.delay[p] || k.links[v]+1 != k.links[p] {
+				continue
+			}
+			if best < 0 || k.rank[v] < best {
+				best, next[p] = k.rank[v], h.channel
+			}
+		}
+	}
+	k.tables[to] = next
+	return next
+}
+
+// push and pop are those of a binary heap.
+func (k *core) push(r reach) {
+	k.queue = append(k.queue, r)
+	q, i := k.queue, len(k.queue)-1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !r.before(q[up]) {
+			break
+		}
+		q[i] = q[up]
+		i = up
+	}
+	q[i] = r
+}
+
+func (k *core) pop() reach {
+	q := k.queue
+	first, r := q[0], q[len(q)-1]
+	q = q[:len(q)-1]
+	k.queue = q
+	i := 0
+	for {
+		down := 2*i + 1
+		if down >= len(q) {
+			break
+		}
+		if down+1 < len(q) && q[down+1].before(q[down]) {
+			down++
+		}
+		if !q[down].before(r) {
+			break
+		}
+		q[i] = q[down]
+		i = down
+	}
+	if len(q) > 0 {
+		q[i] = r
+	}
+	return first
 }

@@ -76,7 +76,8 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"- 1\n", "line 1: want an object with"},
 		{"n: 1\n---\nn: 2\n", "more than one document"},
 		{"\x00\x01\x02", "control characters"},
-		{strings.Repeat("x", maxText+1), "bytes of text"},
+		{strings.Repeat("x", MaxText+1), "bytes of text"},
+		{"n: 1\nlinks:\n[" + strings.Repeat("a,", maxValues) + "]", "line 3: more than 5000000 values"},
 	} {
 		err := read(c.text)
 		if len(c.text) > 100 {
