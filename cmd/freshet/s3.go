@@ -88,7 +88,7 @@ random ones that it prints. It is no store for data that anybody would miss.`,
 	f.StringVar(&c.Dir, "dir", "", "`directory` with the buckets")
 	f.StringVar(&c.Listen, "listen", "127.0.0.1:9000", "`HOST:PORT`; port 0 takes a free one")
 	f.Var(distribution{&c.PerConnection}, "rate-per-connection", "what each connection gets: see above (default: unlimited)")
-	f.Var(&c.PerClient, "rate-per-client", "what all connections of one address get together (default: unlimited)")
+	f.Var(distribution{&c.PerClient}, "rate-per-client", "what all connections of one address get together, drawn likewise (default: unlimited)")
 	f.Var(&c.Total, "rate-total", "what all get together (default: unlimited)")
 	f.Uint64Var(&c.Seed, "seed", 1, "`seed` that rates are drawn with")
 	f.BoolVar(&asJSON, "json", false, "print one line of JSON once ready, and one with all connections, their rates and bytes, at the end")

@@ -3,6 +3,7 @@ package s3serve
 import (
 	"cmp"
 	"context"
+	"hash/fnv"
 	"io"
 	"net"
 	"slices"
@@ -18,8 +19,9 @@ import (
 // Connection is what became of one TCP connection.
 type Connection struct {
 	Remote string         `json:"remote"`
-	Rate   unit.Bandwidth `json:"rate"`  // its own, drawn when it was accepted; 0: no limit
-	Bytes  unit.Bytes     `json:"bytes"` // sent to the client, headers included
+	Rate   unit.Bandwidth `json:"rate"`   // its own, drawn when it was accepted; 0: no limit
+	Client unit.Bandwidth `json:"client"` // what all connections of its address get together; 0: no limit
+	Bytes  unit.Bytes     `json:"bytes"`  // sent to the client, headers included
 	Opened time.Time      `json:"opened"`
 	Closed time.Time      `json:"closed,omitzero"` // zero: still open
 }
@@ -38,11 +40,12 @@ const keep = 4096
 type gate struct {
 	net.Listener
 	perConnection limit.Distribution
-	perClient     unit.Bandwidth
+	perClient     limit.Distribution
 	totalRate     unit.Bandwidth
 	total         *pace.Limiter
 
 	mu      sync.Mutex // guards what follows
+	seed    uint64
 	draw    func() unit.Bandwidth
 	open    map[*conn]struct{}
 	clients map[string]*client
@@ -52,6 +55,7 @@ type gate struct {
 // client is one address while it has connections.
 type client struct {
 	conns   int
+	rate    unit.Bandwidth
 	limiter *pace.Limiter
 }
 
@@ -59,7 +63,20 @@ func (g *gate) reseed(seed uint64) {
 	rng := limit.Rand(seed)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.seed = seed
 	g.draw = func() unit.Bandwidth { return g.perConnection.Draw(rng) }
+	for host, cl := range g.clients {
+		cl.rate, cl.limiter = g.client(host) // for connections to come
+	}
+}
+
+// client is what an address gets: the same for one seed, in whatever order
+// and how often it comes.
+func (g *gate) client(host string) (unit.Bandwidth, *pace.Limiter) {
+	h := fnv.New64a()
+	h.Write([]byte(host))
+	rate := g.perClient.Draw(limit.Rand(g.seed ^ h.Sum64()))
+	return rate, pace.New(rate)
 }
 
 func (g *gate) Accept() (net.Conn, error) {
@@ -72,12 +89,13 @@ func (g *gate) Accept() (net.Conn, error) {
 	host, _, _ := net.SplitHostPort(nc.RemoteAddr().String())
 	cl := g.clients[host]
 	if cl == nil {
-		cl = &client{limiter: pace.New(g.perClient)}
+		cl = &client{}
+		cl.rate, cl.limiter = g.client(host)
 		g.clients[host] = cl
 	}
 	cl.conns++
-	c := &conn{Conn: nc, gate: g, host: host, opened: time.Now(), rate: g.draw(), grain: most}
-	for _, r := range []unit.Bandwidth{c.rate, g.perClient, g.totalRate} {
+	c := &conn{Conn: nc, gate: g, host: host, opened: time.Now(), rate: g.draw(), client: cl.rate, grain: most}
+	for _, r := range []unit.Bandwidth{c.rate, cl.rate, g.totalRate} {
 		if r > 0 {
 			c.grain = max(least, min(c.grain, int64(r/100)))
 		}
@@ -140,7 +158,8 @@ type conn struct {
 	net.Conn
 	gate   *gate
 	host   string
-	rate   unit.Bandwidth
+	rate   unit.Bandwidth // its own
+	client unit.Bandwidth // its address's
 	limits []*pace.Limiter
 	grain  int64 // bytes between two waits
 	opened time.Time
@@ -154,7 +173,7 @@ type conn struct {
 
 func (c *conn) describe(closed time.Time) Connection {
 	return Connection{
-		Remote: c.RemoteAddr().String(), Rate: c.rate, Bytes: unit.Bytes(c.sent.Load()),
+		Remote: c.RemoteAddr().String(), Rate: c.rate, Client: c.client, Bytes: unit.Bytes(c.sent.Load()),
 		Opened: c.opened, Closed: closed,
 	}
 }

@@ -38,9 +38,9 @@ type Config struct {
 	Region               string // empty: us-east-1
 
 	PerConnection limit.Distribution // zero: no limit
-	PerClient     unit.Bandwidth     // all connections of one IP address, on loopback all there are; ≤ 0: no limit
+	PerClient     limit.Distribution // all connections of one IP address, on loopback all there are; zero: no limit
 	Total         unit.Bandwidth     // ≤ 0: no limit
-	Seed          uint64             // what PerConnection is drawn with
+	Seed          uint64             // what both are drawn with
 
 	Log *slog.Logger // what the server complains of: of files as warnings, of clients at level debug; nil: nothing
 

@@ -269,8 +269,9 @@ func (c *Cluster) Broadcast(ctx context.Context, args ...string) (Result, error)
 // Connection is one that the store had.
 type Connection struct {
 	Remote string         `json:"remote"`
-	Rate   unit.Bandwidth `json:"rate"`  // as drawn; zero: no limit
-	Bytes  unit.Bytes     `json:"bytes"` // sent, headers included
+	Rate   unit.Bandwidth `json:"rate"`   // its own, as drawn; zero: no limit
+	Client unit.Bandwidth `json:"client"` // of all of its address together, likewise
+	Bytes  unit.Bytes     `json:"bytes"`  // sent, headers included
 	Opened time.Time      `json:"opened"`
 	Closed time.Time      `json:"closed"` // zero: not before the store ended
 }
