@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/freshet/freshet/internal/control"
-	"github.com/freshet/freshet/internal/swarm"
+	"github.com/freshet/freshet/steal"
 )
 
 // What a Client speaks of. The types are the control plane's own: a job is the
@@ -63,16 +63,17 @@ const (
 
 // The algorithms of a broadcast; package swarm says what each does.
 const (
-	Flat     = string(swarm.Flat)
-	NonSteal = string(swarm.NonSteal)
-	Steal    = string(swarm.Steal)
+	Flat     = steal.Flat
+	NonSteal = steal.NonSteal
+	Steal    = steal.Steal
+	Stream   = steal.Stream
 )
 
 // Algorithms lists them, and DefaultAlgorithm is for who does not choose.
-var Algorithms = []string{Flat, NonSteal, Steal}
+var Algorithms = steal.Algorithms
 
 // DefaultAlgorithm is what a Spec without one gets.
-const DefaultAlgorithm = string(swarm.Default)
+const DefaultAlgorithm = steal.Default
 
 // Connect connects to the cluster whose admin credential, as a node with a
 // control plane writes it, lies in adminFile.

@@ -55,7 +55,7 @@ const order = `
 	piece < internal/landing;
 	objstore < internal/access;
 	steal, exchange, internal/access, internal/peer, internal/landing < internal/swarm;
-	internal/access, internal/peer < internal/control;
+	steal, internal/access, internal/peer < internal/control;
 	internal/swarm, internal/control < internal/metrics;
 
 	# The front door.

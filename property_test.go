@@ -55,7 +55,7 @@ func TestEveryFileIsEqual(t *testing.T) {
 		key := fmt.Sprintf("object-%d", round)
 		spec := freshet.Spec{
 			Source: at(store.Endpoint, key), Dest: c.dest(key, "model"),
-			Algorithm: freshet.Algorithms[rng.IntN(3)], Piece: pieceSize, PerWork: rng.IntN(4), SHA256: rng.IntN(2) == 0,
+			Algorithm: freshet.Algorithms[rng.IntN(len(freshet.Algorithms))], Piece: pieceSize, PerWork: rng.IntN(4), SHA256: rng.IntN(2) == 0,
 		}
 		if rng.IntN(3) == 0 {
 			spec.Source = fileSource(t, data)

@@ -342,7 +342,7 @@ func (p *part) run(ctx context.Context) (err error) {
 	}
 	config := swarm.Config{
 		Lost: p.lost,
-		Job:  p.job.ID, Start: p.job.Accepted, Self: self, Algorithm: swarm.Algorithm(p.job.Spec.Algorithm),
+		Job:  p.job.ID, Start: p.job.Accepted, Self: self, Algorithm: p.job.Spec.Algorithm,
 		Source: open.Redact(p.job.Spec.Source), Object: o, Layout: Layout(p.job), PerWork: p.job.Spec.PerWork, Store: store,
 		Access: witness, Network: p.port, Receive: p.receive, Send: p.send, Recorder: recorder, Counters: &p.counters,
 		Report: p.progress, Log: p.log,

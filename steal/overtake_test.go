@@ -36,11 +36,11 @@ func TestOvertakeFromTheTail(t *testing.T) {
 	d := Divide(8, []int{0, 1}, 4)
 	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
 	late := func(int) time.Duration { return time.Minute }
-	b.Next(none)
+	next(b, none)
 	if _, tell := a.Overtake(none, time.Second, time.Second, late); tell != nil {
 		t.Fatalf("overtakes %v with work of its own", tell)
 	}
-	w, r, _ := a.Next(none)
+	w, r, _ := next(a, none)
 	held := piece.NewSet(8)
 	held.AddRange(r)
 	a.End(w)
@@ -63,7 +63,7 @@ func TestOvertakeFromTheTail(t *testing.T) {
 	}
 	held.Add(6)
 	for _, want := range []int{7, 5, 4} { // the other has 6 meanwhile
-		w, r, ok := a.Next(held.Has)
+		w, r, ok := next(a, held.Has)
 		if !ok || w != 1 || r != (piece.Range{Lo: want, Hi: want + 1}) {
 			t.Fatalf("next is %v of work %d, %v; want piece %d", r, w, ok, want)
 		}
@@ -71,11 +71,11 @@ func TestOvertakeFromTheTail(t *testing.T) {
 		a.End(w)
 		a.GoOn(w)
 	}
-	if _, r, ok := a.Next(held.Has); ok {
+	if _, r, ok := next(a, held.Has); ok {
 		t.Errorf("next is %v, and all is read", r)
 	}
 	non := NewNode(0, 2, d, false)
-	non.Next(none)
+	next(non, none)
 	non.End(0)
 	if _, tell := non.Overtake(none, time.Second, time.Second, late); tell != nil {
 		t.Errorf("overtakes %v without stealing", tell)

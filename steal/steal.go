@@ -149,23 +149,41 @@ type Held func(piece int) bool
 // excuse the same ones, and Divide must not have named them.
 func (n *Node) Excuse(node int) { n.living[node] = false }
 
-// Next takes the first work of the list that still has pieces nobody living
-// holds, and returns its number and the shortest range over those pieces, or the last of them if the
-// work was overtaken. The work is in hand until End. ok is false if the list is empty.
-func (n *Node) Next(held Held) (work int, r piece.Range, ok bool) {
-	for len(n.list) > 0 {
-		work, n.list = n.list[0], n.list[1:]
+// Next takes from the front of the list up to most works that follow one
+// another and have pieces nobody living holds, and returns their numbers and the
+// shortest range over those pieces: what one request to the store covers. Of a work that was overtaken it
+// is the last piece. They are in hand until End. It returns none if the list is empty.
+//
+// Where works are taken by the rate (more than one at a time), no more than
+// half of the list goes into hand, so that what is left to be stolen, and the
+// time until the last node ends, shrink together (guided self-scheduling,
+// Polychronopoulos and Kuck 1987).
+func (n *Node) Next(most int, held Held) (works []int, r piece.Range) {
+	most = min(most, (len(n.list)+1)/2)
+	for len(n.list) > 0 && len(works) < max(1, most) {
+		work := n.list[0]
+		more := n.missing(work, held)
+		if len(works) > 0 && (more.Empty() || more.Lo != r.Hi || n.overtaken[work]) {
+			break
+		}
+		n.list = n.list[1:]
 		n.listed[work] = false
-		if r := n.missing(work, held); !r.Empty() {
-			if n.overtaken[work] {
-				r.Lo = r.Hi - 1
-			}
-			n.hand[work] = true
-			n.inHand++
-			return work, r, true
+		if more.Empty() {
+			continue
+		}
+		if len(works) == 0 {
+			r.Lo = more.Lo
+		}
+		r.Hi = more.Hi
+		n.hand[work] = true
+		n.inHand++
+		works = append(works, work)
+		if n.overtaken[work] {
+			r.Lo = r.Hi - 1
+			break
 		}
 	}
-	return 0, piece.Range{}, false
+	return works, r
 }
 
 // missing is the shortest range over the pieces of work that nobody living holds.
@@ -241,13 +259,14 @@ func (n *Node) Ask(held Held) (victim int, ok bool) {
 	return best, true
 }
 
-// Give answers a thief's giveWork: half of the list, from the tail, and never
-// silence. The answer is empty if the list is, or if the node does not steal.
-func (n *Node) Give(thief int) []Hand {
+// Give answers a thief's giveWork: half of the list, from the tail, but at most as
+// many works as the thief asks for, and never silence. The answer is empty if the list is, or if the node does
+// not steal.
+func (n *Node) Give(thief, most int) []Hand {
 	if !n.steals || thief == n.self || !n.valid(thief) || !n.living[thief] {
 		return nil
 	}
-	keep := len(n.list) / 2
+	keep := max(len(n.list)/2, len(n.list)-max(0, most))
 	tail := append([]int(nil), n.list[keep:]...)
 	n.list = n.list[:keep]
 	for _, w := range tail {

@@ -13,6 +13,17 @@ import (
 
 func none(int) bool { return false }
 
+const all = 1 << 30 // works: no bound of the thief's
+
+// next takes one work, as in the paper.
+func next(n *Node, held Held) (work int, r piece.Range, ok bool) {
+	works, r := n.Next(1, held)
+	if len(works) == 0 {
+		return 0, r, false
+	}
+	return works[0], r, true
+}
+
 // Chiba et al. 2010, section 4.1: 300 MB are 9,600 pieces, a third each; at
 // 10, 2 and 2 MB/s from the store the phase takes 10, 50 and 50 s, and the
 // barrier makes that 50 s for all.
@@ -26,7 +37,7 @@ func TestPaperNonSteal(t *testing.T) {
 	slowest := 0.0
 	for i, tt := range []struct{ rate, seconds float64 }{{10, 10}, {2, 50}, {2, 50}} {
 		n := NewNode(i, 3, d, false)
-		_, r, ok := n.Next(none)
+		_, r, ok := next(n, none)
 		if !ok {
 			t.Fatalf("node %d has no work", i)
 		}
@@ -39,7 +50,7 @@ func TestPaperNonSteal(t *testing.T) {
 		if _, ok := n.Ask(none); ok {
 			t.Errorf("node %d asks for work without stealing", i)
 		}
-		if got := n.Give(0); got != nil {
+		if got := n.Give(0, all); got != nil {
 			t.Errorf("node %d gives %v away without stealing", i, got)
 		}
 	}
@@ -63,7 +74,7 @@ func TestPaperSteal(t *testing.T) {
 			held := piece.NewSet(9600)
 			run := func(n *Node, works int) {
 				for range works {
-					w, r, ok := n.Next(held.Has)
+					w, r, ok := next(n, held.Has)
 					if !ok {
 						t.Fatal("the list ended too early")
 					}
@@ -74,7 +85,7 @@ func TestPaperSteal(t *testing.T) {
 			run(a, 32)
 			run(b, 6) // 20 of 100 MB
 			if inHand {
-				if w, _, _ := b.Next(held.Has); w != 38 {
+				if w, _, _ := next(b, held.Has); w != 38 {
 					t.Fatalf("B has work %d in hand, want 38", w)
 				}
 			}
@@ -82,7 +93,7 @@ func TestPaperSteal(t *testing.T) {
 			if v, ok := a.Ask(held.Has); !ok || v != 1 {
 				t.Fatalf("A asks %d, %v; want B", v, ok)
 			}
-			answer := b.Give(0)
+			answer := b.Give(0, all)
 			if want := []Hand{{Lo: 51, Hi: 64, Term: 1}}; !slices.Equal(answer, want) {
 				t.Fatalf("B gives %v, want works 51–63", answer)
 			}
@@ -153,14 +164,14 @@ func TestEmptyListIsAnswered(t *testing.T) {
 	d := Divide(4, []int{0, 1}, 1)
 	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
 	for range 2 {
-		a.Next(none)
-		b.Next(none)
+		next(a, none)
+		next(b, none)
 	}
 	v, ok := a.Ask(none)
 	if !ok || v != 1 {
 		t.Fatalf("Ask() = %d, %v; want node 1", v, ok)
 	}
-	answer := b.Give(0)
+	answer := b.Give(0, all)
 	if len(answer) != 0 {
 		t.Fatalf("an empty list gives %v", answer)
 	}
@@ -184,7 +195,7 @@ func TestLateAnswer(t *testing.T) {
 	d := Divide(20, []int{0, 1}, 1)
 	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
 	for a.Left() > 0 {
-		w, _, _ := a.Next(none)
+		w, _, _ := next(a, none)
 		a.End(w)
 	}
 	held := func(p int) bool { return p < 10 }
@@ -197,7 +208,7 @@ func TestLateAnswer(t *testing.T) {
 	if _, ok := a.Ask(held); ok {
 		t.Error("asks one that did not answer at once again")
 	}
-	if tell, err := a.Receive(1, b.Give(0)); err != nil || len(tell) != 1 || a.Left() != 5 {
+	if tell, err := a.Receive(1, b.Give(0, all)); err != nil || len(tell) != 1 || a.Left() != 5 {
 		t.Errorf("late works: told %v, %v, %d on the list", tell, err, a.Left())
 	}
 }
@@ -221,7 +232,7 @@ func TestHostileMessages(t *testing.T) {
 	if _, err := n.Receive(1, []Hand{{Lo: 40, Hi: 500, Term: 1}}); err == nil {
 		t.Error("works that do not exist pass")
 	}
-	if got := n.Give(7); got != nil {
+	if got := n.Give(7, all); got != nil {
 		t.Errorf("gives %v to a node that does not exist", got)
 	}
 }
@@ -327,7 +338,7 @@ func (m *mesh) step() bool {
 			}
 		} else if n.Left() > 0 {
 			acts = append(acts, func() {
-				if w, r, ok := n.Next(m.held(i)); ok {
+				if w, r, ok := next(n, m.held(i)); ok {
 					m.inHand[i], m.span[i] = w, r
 				}
 			})
@@ -392,7 +403,7 @@ func (m *mesh) deliver(k [2]int) {
 	n := m.nodes[to]
 	switch msg.kind {
 	case "giveWork":
-		m.send(to, from, message{kind: "works", hands: n.Give(from)})
+		m.send(to, from, message{kind: "works", hands: n.Give(from, all)})
 	case "works":
 		took, err := n.Receive(from, msg.hands)
 		if err != nil {
@@ -481,13 +492,13 @@ func TestClaimsMendALostAnswer(t *testing.T) {
 	d := Divide(20, []int{0, 1}, 1)
 	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
 	for a.Left() > 0 {
-		w, _, _ := a.Next(none)
+		w, _, _ := next(a, none)
 		a.End(w)
 	}
 	if v, ok := a.Ask(func(p int) bool { return p < 10 }); !ok || v != 1 {
 		t.Fatalf("Ask() = %d, %v", v, ok)
 	}
-	lost := b.Give(0)
+	lost := b.Give(0, all)
 	a.Unanswered(1)
 	for _, c := range b.Claims() {
 		if _, err := a.Took(c); err != nil {
@@ -503,7 +514,7 @@ func BenchmarkAsk(b *testing.B) {
 	d := Divide(25_600, seq(0, 1000), 2)
 	n := NewNode(0, 1000, d, true)
 	for n.Left() > 0 {
-		w, _, _ := n.Next(none)
+		w, _, _ := next(n, none)
 		n.End(w)
 	}
 	for range b.N {
@@ -521,7 +532,7 @@ func TestExcused(t *testing.T) {
 		nodes[i] = NewNode(i, 3, d, true)
 		nodes[i].Excuse(1)
 	}
-	if got := nodes[0].Give(1); len(got) > 0 {
+	if got := nodes[0].Give(1, all); len(got) > 0 {
 		t.Errorf("given works %v", got)
 	}
 	for _, n := range nodes[1:] {
@@ -546,5 +557,63 @@ func TestRepeatedWorks(t *testing.T) {
 		if err != nil || len(tell) != want {
 			t.Errorf("time %d: tells %v, %v; want %d claims", i, tell, err, want)
 		}
+	}
+}
+
+// A thief that says how much it can read in its time gets no more than that,
+// from the tail, and never more than half.
+func TestThiefBoundsItsTheft(t *testing.T) {
+	for _, tt := range []struct{ most, want int }{{0, 0}, {1, 1}, {3, 3}, {10, 10}, {11, 10}, {all, 10}} {
+		d := Divide(40, []int{0, 1}, 1)
+		b := NewNode(1, 2, d, true)
+		got := 0
+		for _, h := range b.Give(0, tt.most) {
+			got += h.Hi - h.Lo
+		}
+		if got != tt.want || b.Left() != 20-tt.want {
+			t.Errorf("asked for %d of 20: gave %d and kept %d, want %d", tt.most, got, b.Left(), tt.want)
+		}
+	}
+}
+
+// One request covers works that follow one another, half of the list at most:
+// 16 works in requests of up to 6 are 6, 5, 3, 1, 1.
+func TestRequestsShrinkWithTheList(t *testing.T) {
+	d := Divide(16, []int{0}, 1)
+	n := NewNode(0, 1, d, true)
+	var sizes []int
+	next := 0
+	for {
+		works, r := n.Next(6, none)
+		if len(works) == 0 {
+			break
+		}
+		if r.Lo != next || r.Len() != len(works) {
+			t.Fatalf("works %v are the pieces %v, want those from %d on", works, r, next)
+		}
+		next = r.Hi
+		sizes = append(sizes, len(works))
+		for _, w := range works {
+			n.End(w)
+		}
+	}
+	if want := []int{6, 5, 3, 1, 1}; !slices.Equal(sizes, want) {
+		t.Errorf("requests of %v works, want %v", sizes, want)
+	}
+	if n.Busy() {
+		t.Error("busy with nothing left")
+	}
+}
+
+// A request stops at a piece that somebody has.
+func TestRequestsHaveNoHoles(t *testing.T) {
+	d := Divide(12, []int{0}, 1)
+	n := NewNode(0, 1, d, true)
+	held := func(p int) bool { return p == 0 || p == 3 }
+	if works, r := n.Next(5, held); !slices.Equal(works, []int{1, 2}) || r != (piece.Range{Lo: 1, Hi: 3}) {
+		t.Errorf("works %v, pieces %v; want 1 and 2", works, r)
+	}
+	if works, r := n.Next(3, held); !slices.Equal(works, []int{4, 5, 6}) || r != (piece.Range{Lo: 4, Hi: 7}) {
+		t.Errorf("works %v, pieces %v; want 4 to 6", works, r)
 	}
 }

@@ -47,7 +47,9 @@ DEST    the absolute path of the file on each node, below one of its roots;
 
 Algorithms: flat, every node downloads everything by itself; non-steal, the nodes
 share the download out and exchange; steal, the same, and nodes that are through
-take over what slower ones have still before them.
+take over what slower ones have still before them; stream (the default), the
+same without a wait between reading and exchanging, over as many connections to
+the store as bring something, and never slower than flat.
 
 A node gets the object only if it may read SOURCE with its own credentials, and
 proves that to the others, unless --share-access says that all may have it.

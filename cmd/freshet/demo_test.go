@@ -42,8 +42,8 @@ func TestDemo(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatalf("%v in\n%s", err, out.String())
 	}
-	if len(r.Runs) != 3 {
-		t.Fatalf("%d runs, want 3", len(r.Runs))
+	if len(r.Runs) != 4 {
+		t.Fatalf("%d runs, want 4", len(r.Runs))
 	}
 	spans := map[string]float64{}
 	for _, run := range r.Runs {
@@ -71,8 +71,10 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%s: bound %v, ratio %v: want a ratio of at least 1", run.Algorithm, run.BoundS, run.Ratio)
 		}
 	}
-	if spans["steal"] >= spans["flat"] {
-		t.Errorf("steal takes %.2f s, flat %.2f s", spans["steal"], spans["flat"])
+	for _, a := range []string{"steal", "stream"} {
+		if spans[a] >= spans["flat"] {
+			t.Errorf("%s takes %.2f s, flat %.2f s", a, spans[a], spans["flat"])
+		}
 	}
 	html, err := os.ReadFile(page)
 	if err != nil || !strings.Contains(string(html), "<svg") {
@@ -119,13 +121,14 @@ func TestDemoForPeople(t *testing.T) {
 	for _, line := range []string{
 		`2 nodes on this machine, an object of 8 MiB, in ` + regexp.QuoteMeta(dir),
 		`rates are the paper's × 5: a store connection 20 MB/s to 52.5 MB/s, drawn anew for each \(seed 1\); a node's link 50 MB/s each way`,
-		`  flat       done`, `  non-steal  done`, `  steal      done`,
+		`  flat       done`, `  non-steal  done`, `  steal      done`, `  stream     done`,
 		` +algorithm +makespan +bound +ratio +mean +fastest +slowest +from store\* +from peers\* +verified`,
 		` +flat +` + strings.Join([]string{secs, secs, ratio, secs, secs, secs}, " +") + ` +2.0\d × +0.00 × +by source`,
 		` +non-steal +.* s +1.0\d × +1.0\d × +by source`,
 		` +steal +.* s +1.0\d × +\d.\d\d × +by source`,
+		` +stream +.* s +1.0\d × +\d.\d\d × +by source`,
 		`\* all nodes together, in multiples of the object`,
-		`The last of 2 nodes has the object after ` + secs + ` with steal and after ` + secs + ` with flat: ` + ratio + ` × as fast.`,
+		`The last of 2 nodes has the object after ` + secs + ` with stream and after ` + secs + ` with flat: ` + ratio + ` × as fast.`,
 		`Report with pictures: ` + regexp.QuoteMeta(page),
 	} {
 		at := regexp.MustCompile("(?m)^" + line + " *$").FindStringIndex(rest)

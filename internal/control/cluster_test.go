@@ -24,6 +24,7 @@ import (
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/steal"
 )
 
 // A cluster in one process, over real sockets.
@@ -348,7 +349,7 @@ func TestJobEndToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if job.State != Preparing || len(job.Nodes) != 3 || job.Spec.Algorithm != "steal" {
+	if job.State != Preparing || len(job.Nodes) != 3 || job.Spec.Algorithm != steal.Default {
 		t.Fatalf("got %+v", job)
 	}
 	for _, a := range agents {

@@ -9,11 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
-
-// The algorithms of a broadcast.
-var algorithms = []string{"flat", "non-steal", "steal"}
 
 // Bounds of a Spec, so that a record stays a record.
 const (
@@ -48,14 +46,14 @@ func (s *Spec) check() error {
 	}
 	s.Dest = filepath.Clean(s.Dest)
 	if s.Algorithm == "" {
-		s.Algorithm = "steal"
+		s.Algorithm = steal.Default
 	}
-	if !slices.Contains(algorithms, s.Algorithm) {
-		return fail(ErrInvalid, "algorithm %q: want %s", oneLine(s.Algorithm), strings.Join(algorithms, ", "))
+	if !slices.Contains(steal.Algorithms, s.Algorithm) {
+		return fail(ErrInvalid, "algorithm %q: want %s", oneLine(s.Algorithm), strings.Join(steal.Algorithms, ", "))
 	}
 	switch {
-	case s.ShareAccess && s.Algorithm == "flat":
-		return fail(ErrInvalid, "with the algorithm flat every node reads the source itself: sharing access wants steal or non-steal")
+	case s.ShareAccess && s.Algorithm == steal.Flat:
+		return fail(ErrInvalid, "with the algorithm flat every node reads the source itself: sharing access wants another")
 	case s.Piece < 0 || s.Piece > maxPiece:
 		return fail(ErrInvalid, "piece size %v: want up to %v, or 0 for the default", s.Piece, maxPiece)
 	case s.PerWork < 0 || s.PerWork > 1<<20:

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
@@ -12,20 +13,11 @@ import (
 // steals. All else is the same for all. A new algorithm has a name, a policy, and a branch where
 // it chooses otherwise.
 
-// Algorithm says how a broadcast is done.
-type Algorithm string
-
-const (
-	Flat     Algorithm = "flat"
-	NonSteal Algorithm = "non-steal"
-	Steal    Algorithm = "steal"
-)
-
-// Algorithms are all there are.
-var Algorithms = []Algorithm{Flat, NonSteal, Steal}
+// Algorithms are those of package steal that can be simulated.
+var Algorithms = []string{steal.Flat, steal.NonSteal, steal.Steal}
 
 // Default is the algorithm where a scenario does not say.
-const Default = Steal
+const Default = steal.Steal
 
 // policy is what an algorithm sets in the rules, as in internal/swarm.
 type policy struct {
@@ -39,10 +31,10 @@ type policy struct {
 func (s *Scenario) policy(readers int) policy {
 	p := policy{perWork: s.Layout.Count(), barrier: true, connections: 1}
 	switch s.Algorithm {
-	case Flat:
+	case steal.Flat:
 		p.alone, p.barrier = true, false
-	case NonSteal:
-	case Steal:
+	case steal.NonSteal:
+	case steal.Steal:
 		p.steals, p.perWork = true, s.PerWork
 		if p.perWork == 0 {
 			p.perWork = steal.DefaultPerWork(s.Layout, readers)
@@ -88,11 +80,7 @@ func (w *world) next(i int) (works []int, span piece.Range) {
 	if n.late && !w.policy.alone {
 		return nil, span
 	}
-	work, span, ok := n.works.Next(n.ex.Held)
-	if !ok {
-		return nil, span
-	}
-	return []int{work}, span
+	return n.works.Next(1, n.ex.Held)
 }
 
 // idle is what a node does when there is nothing for it to read: it asks another for works.
@@ -110,5 +98,5 @@ func (w *world) idle(i int) {
 
 // give answers a thief.
 func (w *world) give(i, thief int) {
-	w.tell(i, thief, event{kind: evWorks, hands: w.nodes[i].works.Give(thief)})
+	w.tell(i, thief, event{kind: evWorks, hands: w.nodes[i].works.Give(thief, math.MaxInt32)})
 }

@@ -44,7 +44,7 @@ type Scenario struct {
 	Seed       uint64
 	Network    *topo.Network
 	Layout     piece.Layout
-	Algorithm  Algorithm
+	Algorithm  string
 	PerWork    int // pieces per work unit; zero: as in internal/swarm
 	Neighbours int // most peers that a node exchanges with
 	Store      Store
@@ -217,11 +217,7 @@ func (s *Scenario) broadcast(v form.Value, atStore string) {
 	}
 	s.Algorithm = Default
 	if a := o.Get("algorithm"); a.Given() {
-		var names []string
-		for _, a := range Algorithms {
-			names = append(names, string(a))
-		}
-		s.Algorithm = Algorithm(a.OneOf(names...))
+		s.Algorithm = a.OneOf(Algorithms...)
 	}
 	if w := o.Get("per_work"); w.Given() {
 		s.PerWork = w.Int(1, maxPieces)

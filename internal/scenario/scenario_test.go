@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -332,7 +333,7 @@ events: [{at: 3s, node: h7, do: die}, {at: 5s, node: h8, do: slow, rate: 10Mbit}
 
 func TestParse(t *testing.T) {
 	s := parse(t, example)
-	if len(s.Network.Hosts) != 10 || s.Layout != (piece.Layout{Size: unit.GiB, Piece: 4 * unit.MiB}) || s.Algorithm != Steal {
+	if len(s.Network.Hosts) != 10 || s.Layout != (piece.Layout{Size: unit.GiB, Piece: 4 * unit.MiB}) || s.Algorithm != steal.Steal {
 		t.Errorf("%+v", s)
 	}
 	if s.Store.Total != 64*unit.Gbit || s.Store.PerClient[2] != 10*unit.Mbit || s.Store.PerClient[3] != 60*unit.Mbit || s.Store.PerConnection[9].Mean() != 30*unit.Mbit {

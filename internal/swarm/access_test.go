@@ -13,6 +13,7 @@ import (
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/mem"
 	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -72,7 +73,7 @@ func (h *whatTheyHear) listen(c *peer.Conn) {
 func TestImpostorHearsNothing(t *testing.T) {
 	for name, show := range impostors {
 		for _, calls := range []bool{false, true} {
-			swarmOf(t, 3, 4*unit.MiB, Steal, func(b *bench) {
+			swarmOf(t, 3, 4*unit.MiB, steal.Steal, func(b *bench) {
 				var heard whatTheyHear
 				rank := 2
 				if calls {
@@ -142,7 +143,7 @@ func TestImpostorHearsNothing(t *testing.T) {
 
 // A member that is right is not convinced by one whose bytes differ either: each checks the other.
 func TestBothEndsProve(t *testing.T) {
-	swarmOf(t, 2, unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 2, unit.MiB, steal.Steal, func(b *bench) {
 		other := mem.New()
 		o := other.Set(key, make([]byte, b.object.Size))
 		liar := b.configs[0] // dials, and has what it takes for the object
@@ -194,7 +195,7 @@ func (b *bench) share(without ...int) {
 // Who may not read gets all from those who may, which read the object once.
 func TestSharedAccess(t *testing.T) {
 	for name, options := range map[string][]mem.Option{"ranges": nil, "no ranges": {mem.NoRanges()}} {
-		for _, a := range []Algorithm{NonSteal, Steal} {
+		for _, a := range []string{steal.NonSteal, steal.Steal} {
 			swarmOf(t, 4, 8*unit.MiB, a, func(b *bench) {
 				b.share(0, 2)
 				b.run()
@@ -215,7 +216,7 @@ func TestSharedAccess(t *testing.T) {
 // the others say so in bounded time.
 func TestReadersOfSharedAccessDie(t *testing.T) {
 	for _, left := range []bool{true, false} {
-		swarmOf(t, 4, 8*unit.MiB, Steal, func(b *bench) {
+		swarmOf(t, 4, 8*unit.MiB, steal.Steal, func(b *bench) {
 			without := []int{0, 2}
 			if !left {
 				without = []int{0, 1, 2}
@@ -244,7 +245,7 @@ func TestReadersOfSharedAccessDie(t *testing.T) {
 
 // An audit is up to those who may read.
 func TestAuditOfSharedAccess(t *testing.T) {
-	swarmOf(t, 3, 4*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 4*unit.MiB, steal.Steal, func(b *bench) {
 		b.share(1)
 		b.configs[0].Store = &lyingOnce{Store: b.store}
 		b.run()

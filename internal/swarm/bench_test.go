@@ -15,6 +15,7 @@ import (
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/objstore/mem"
 	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -23,12 +24,12 @@ import (
 // node to receive, check, write and pass on one byte.
 func BenchmarkBroadcast(b *testing.B) {
 	const nodes = 4
-	for _, a := range Algorithms {
-		b.Run(string(a), func(b *testing.B) { benchBroadcast(b, a, nodes, 256*unit.MiB) })
+	for _, a := range steal.Algorithms {
+		b.Run(a, func(b *testing.B) { benchBroadcast(b, a, nodes, 256*unit.MiB) })
 	}
 }
 
-func benchBroadcast(b *testing.B, a Algorithm, nodes int, size unit.Bytes) {
+func benchBroadcast(b *testing.B, a string, nodes int, size unit.Bytes) {
 	creds, err := credentials()
 	if err != nil {
 		b.Fatal(err)

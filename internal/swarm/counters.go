@@ -103,7 +103,7 @@ func (n *node) waitsFor() Wait {
 	switch {
 	case n.commits:
 		return ForDisk
-	case n.fetching:
+	case len(n.fetches) > 0:
 		return ForStore
 	case !n.ex.Open():
 		return ForBarrier

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestStoppedNodeSaysGoodbye(t *testing.T) {
 	stopped := errors.New("stopped by its operator")
 	for _, stop := range []int{0, 1, 2} { // who dialed whom must not matter
-		swarmOf(t, 3, 24*unit.MiB, Steal, func(b *bench) {
+		swarmOf(t, 3, 24*unit.MiB, steal.Steal, func(b *bench) {
 			for i := range b.configs {
 				b.configs[i].Store = slow{b.store, 2 << 20}
 			}
@@ -41,7 +42,7 @@ func TestStoppedNodeSaysGoodbye(t *testing.T) {
 // Counters of all nodes agree with each other and with what each reports, and
 // nothing of a job that has ended is in the gauges.
 func TestCountersSayWhatWasMoved(t *testing.T) {
-	swarmOf(t, 3, 8*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 8*unit.MiB, steal.Steal, func(b *bench) {
 		counters := make([]Counters, len(b.configs))
 		for i := range b.configs {
 			b.configs[i].Counters = &counters[i]
@@ -85,7 +86,7 @@ func TestCountersSayWhatWasMoved(t *testing.T) {
 
 // What is thrown away is counted by why.
 func TestCountersOfWrongBytes(t *testing.T) {
-	swarmOf(t, 2, 8*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 2, 8*unit.MiB, steal.Steal, func(b *bench) {
 		var c Counters
 		b.configs[1].Counters = &c
 		bad := false

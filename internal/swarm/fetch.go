@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -13,15 +14,22 @@ import (
 	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
 // order is what the loop wants read from the store.
 type order struct {
-	work  int          // of the steal ledger, or -1
+	works []int        // of the steal ledger, or none
 	span  piece.Range  // one request to the store
 	take  map[int]bool // the pieces of it that are to be digested and, but for audits, written
 	audit auditing
+}
+
+// fetch is an order under way.
+type fetch struct {
+	order
+	relieve context.CancelCauseFunc // ends it, because others have what it reads
 }
 
 // auditing says whether an order reads pieces again that are in doubt: first
@@ -43,26 +51,48 @@ type (
 		audit auditing
 	}
 	evFetchEnd struct {
-		order order
-		err   error
+		*fetch
+		err error
 	}
 )
 
 // errRelieved ends an order of which others have all that is left.
 var errRelieved = errors.New("others have it")
 
-// fetch gives the fetcher its next order, if it has none: audits first, then the next work of the list. With
-// an empty list it asks another node for works; where nobody has any to give, tick sees whom to overtake.
+// fetch keeps the connections to the store busy.
 func (n *node) fetch(ctx context.Context) {
-	if n.fetching || n.commits || n.done || n.fatal != nil {
-		return
-	}
-	if o, ok := n.audit(); ok {
+	for len(n.fetches) < n.streams() && !n.commits && !n.done && n.fatal == nil {
+		o, ok := n.order()
+		if !ok {
+			return
+		}
 		n.start(ctx, o)
-		return
+	}
+}
+
+// streams is how many orders may be under way at once.
+func (n *node) streams() int {
+	if n.Algorithm == steal.Stream && n.Object.Ranges {
+		return n.appetite.Streams()
+	}
+	return 1
+}
+
+// works is how many works make so many bytes, one at least.
+func (n *node) worksOf(size unit.Bytes) int {
+	return max(1, int(size/(unit.Bytes(n.perWork)*n.Layout.Piece)))
+}
+
+// order makes the next order: audits first, then the next works of the list. With
+// an empty list it asks another node for works.
+func (n *node) order() (o order, ok bool) {
+	if len(n.fetches) == 0 {
+		if o, ok := n.audit(); ok {
+			return o, true
+		}
 	}
 	if n.Members[n.Self].blind() {
-		return
+		return o, false
 	}
 	again := n.stranded
 	n.stranded = nil
@@ -72,29 +102,42 @@ func (n *node) fetch(ctx context.Context) {
 		}
 		if o, any := n.reserve(piece.Range{Lo: p, Hi: p + 1}); any {
 			n.stranded = append(n.stranded, again[i+1:]...)
-			n.start(ctx, o)
-			return
+			return o, true
 		}
 	}
+	most := 1
+	if n.Algorithm == steal.Stream {
+		most = n.worksOf(n.appetite.Request())
+	}
 	for {
-		work, span, ok := n.works.Next(n.ex.Held)
-		if !ok {
+		works, span := n.works.Next(most, n.ex.Held)
+		if len(works) == 0 {
 			break
 		}
 		if o, any := n.reserve(span); any {
-			o.work = work
-			n.start(ctx, o)
-			return
+			o.works = works
+			return o, true
 		}
-		n.works.End(work)
+		for _, w := range works {
+			n.works.End(w)
+		}
 	}
 	if n.ex.Covered() {
-		return
+		return o, false
 	}
 	if victim, ok := n.works.Ask(n.ex.Held); ok {
 		n.asked = n.now
-		n.send(victim, kindGiveWork, nil)
+		n.send(victim, kindGiveWork, appendNumbers(nil, n.loot()))
 	}
+	return o, false
+}
+
+// loot is how many works a theft may bring: in the paper half of what there is.
+func (n *node) loot() int {
+	if n.Algorithm == steal.Stream {
+		return n.worksOf(n.appetite.Theft())
+	}
+	return math.MaxInt32
 }
 
 // audit makes an order of pieces in doubt that are ours to read again.
@@ -102,16 +145,16 @@ func (n *node) audit() (o order, ok bool) {
 	for len(n.wrong) > 0 {
 		p := n.wrong[0]
 		n.wrong = n.wrong[1:]
-		return order{work: -1, span: piece.Range{Lo: p, Hi: p + 1}, take: map[int]bool{p: true}, audit: replacing}, true
+		return order{span: piece.Range{Lo: p, Hi: p + 1}, take: map[int]bool{p: true}, audit: replacing}, true
 	}
 	if len(n.doubts) > 0 {
 		p := n.doubts[0]
-		return order{work: -1, span: piece.Range{Lo: p, Hi: p + 1}, take: map[int]bool{p: true}, audit: rechecking}, true
+		return order{span: piece.Range{Lo: p, Hi: p + 1}, take: map[int]bool{p: true}, audit: rechecking}, true
 	}
 	if n.man.Known() < n.Layout.Count() || n.Members[n.Self].NoAccess {
 		return o, false
 	}
-	o = order{work: -1, take: map[int]bool{}, audit: comparing}
+	o = order{take: map[int]bool{}, audit: comparing}
 	due := n.man.Audits(n.Self, n.readers())
 	if n.now.Sub(n.moved) > auditAfter { // whoever should have does not
 		due = n.man.Due()
@@ -147,7 +190,7 @@ func (n *node) audit() (o order, ok bool) {
 // of the exchange, and makes an order of them. A piece that was on its way from
 // a node that died, and that nobody else has, comes no more and is taken too.
 func (n *node) reserve(span piece.Range) (o order, any bool) {
-	o = order{work: -1, span: span, take: map[int]bool{}}
+	o = order{span: span, take: map[int]bool{}}
 	for p := span.Lo; p < span.Hi; p++ {
 		if !n.ex.Held(p) {
 			if !n.asm.drop(p) { // its last block is being written right now
@@ -194,20 +237,24 @@ func (n *node) rescue(ctx context.Context) {
 }
 
 func (n *node) start(ctx context.Context, o order) {
-	ctx, n.relieve = context.WithCancelCause(ctx)
-	n.fetching, n.order, n.began = true, o, n.now
+	f := &fetch{order: o}
+	ctx, f.relieve = context.WithCancelCause(ctx)
+	if len(n.fetches) == 0 {
+		n.began = n.now
+	}
+	n.fetches = append(n.fetches, f)
 	n.wg.Go(func() {
 		err := n.readSpan(ctx, o)
 		if context.Cause(ctx) == errRelieved {
 			err = nil
 		}
-		n.post(evFetchEnd{order: o, err: err})
+		n.post(evFetchEnd{fetch: f, err: err})
 	})
 }
 
 // overtake claims a work of a node that hardly gets on with it, if we have nothing else to do.
 func (n *node) overtake() {
-	if n.fetching || !n.works.Idle() {
+	if len(n.fetches) > 0 || !n.works.Idle() {
 		n.idle = n.now
 		return
 	}
@@ -227,31 +274,35 @@ func (n *node) overtake() {
 	n.tellClaims(tell)
 }
 
-// relieved ends the reading of a work of which others have got all that is left:
+// relieved ends the reading of works of which others have got all that is left:
 // it comes from them.
 func (n *node) relieved() {
-	if !n.fetching || n.order.work < 0 {
-		return
-	}
-	for p := range n.order.take {
-		if !n.ex.Held(p) {
-			return
+	for _, f := range n.fetches {
+		left := false
+		for p := range f.take {
+			if !n.ex.Held(p) {
+				left = true
+				break
+			}
 		}
-	}
-	for p := range n.order.take {
-		if !n.ex.Have().Has(p) {
-			n.relieve(errRelieved)
-			return
+		if left || len(f.works) == 0 {
+			continue
+		}
+		for p := range f.take {
+			if !n.ex.Have().Has(p) {
+				f.relieve(errRelieved)
+				break
+			}
 		}
 	}
 }
 
-// reading is for how long the fetcher has read from the store so far.
+// reading is for how long we have read from the store so far.
 func (n *node) reading() time.Duration {
 	switch {
 	case n.Members[n.Self].Held:
 		return 0
-	case n.fetching:
+	case len(n.fetches) > 0:
 		return n.read + n.now.Sub(n.began)
 	}
 	return n.read
@@ -307,17 +358,19 @@ func (n *node) fetched(ev evFetched) {
 }
 
 func (n *node) fetchEnd(ev evFetchEnd) {
-	n.read, n.fetching = n.reading(), false
-	n.relieve(nil)
-	for p := range ev.order.take {
+	n.read = n.reading()
+	n.began = n.now
+	n.fetches = slices.DeleteFunc(n.fetches, func(f *fetch) bool { return f == ev.fetch })
+	ev.fetch.relieve(nil)
+	for p := range ev.take {
 		if !slices.Contains(n.wrong, p) { // those stay out of the exchange until they are replaced
 			n.ex.Unreserve(p)
 		}
 	}
-	if ev.order.work >= 0 {
-		n.works.End(ev.order.work)
-		if n.ex.Held(ev.order.span.Hi - 1) { // else there is something wrong with it, and others may try
-			n.works.GoOn(ev.order.work)
+	for _, w := range ev.works {
+		n.works.End(w)
+		if n.ex.Held(ev.span.Hi - 1) { // else there is something wrong with it, and others may try
+			n.works.GoOn(w)
 		}
 	}
 	n.fail(ev.err)

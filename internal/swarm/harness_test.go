@@ -185,7 +185,7 @@ type bench struct {
 const key = "model.bin"
 
 // swarmOf runs f in a bubble with n nodes prepared for an object of size bytes.
-func swarmOf(t *testing.T, n int, size unit.Bytes, a Algorithm, f func(b *bench), options ...mem.Option) {
+func swarmOf(t *testing.T, n int, size unit.Bytes, a string, f func(b *bench), options ...mem.Option) {
 	creds, err := credentials()
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -22,7 +23,7 @@ func (b *bench) held(ranks ...int) {
 }
 
 func TestSeveralHoldersGive(t *testing.T) {
-	swarmOf(t, 5, 40*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 5, 40*unit.MiB, steal.Steal, func(b *bench) {
 		b.held(0, 2, 3)
 		b.run()
 		b.complete(BySource, seq(5)...)
@@ -33,7 +34,7 @@ func TestSeveralHoldersGive(t *testing.T) {
 }
 
 func TestOneHolderIsWrong(t *testing.T) {
-	swarmOf(t, 4, 20*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 4, 20*unit.MiB, steal.Steal, func(b *bench) {
 		b.held(0, 1, 2)
 		for off := 0; off < len(b.data); off += 100_000 {
 			b.disks[1].b[off] ^= 1
@@ -49,7 +50,7 @@ func TestOneHolderIsWrong(t *testing.T) {
 // TestHoldersDie has what only they had read from the store at once, though it
 // was on its way from them.
 func TestHoldersDie(t *testing.T) {
-	swarmOf(t, 3, 20*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 20*unit.MiB, steal.Steal, func(b *bench) {
 		b.held(0, 2)
 		var reads atomic.Int32
 		b.disks[0].corrupt = func(int64, []byte) {

@@ -69,7 +69,7 @@ func sendDigests(c *peer.Conn, ds ...digest) { c.WriteFrame(kindDigests, appendD
 func TestLateDigestsChangeNothing(t *testing.T) {
 	for _, term := range []uint32{exchange.MaxTerm, exchange.MaxTerm + 6} {
 		for _, committing := range []bool{false, true} {
-			swarmOf(t, 3, 4*unit.MiB, NonSteal, func(b *bench) {
+			swarmOf(t, 3, 4*unit.MiB, steal.NonSteal, func(b *bench) {
 				ctx, cancel := context.WithCancel(b.t.Context())
 				fire := make(chan struct{})
 				var once sync.Once
@@ -123,7 +123,7 @@ func (s flipOnce) ReadRange(ctx context.Context, o objstore.Object, off, n unit.
 // A piece that is read twice, since its first reader died, and the second time
 // wrong, is never taken for right on a disk that does not have it.
 func TestSecondReadingIsWrong(t *testing.T) {
-	swarmOf(t, 3, 4*unit.MiB, NonSteal, func(b *bench) {
+	swarmOf(t, 3, 4*unit.MiB, steal.NonSteal, func(b *bench) {
 		var reads atomic.Int32
 		for i := range b.configs {
 			b.configs[i].Store = flipOnce{slow{b.store, 512 << 10}, b.configs[i].Layout.Piece * 11, &reads}
@@ -143,7 +143,7 @@ func TestSecondReadingIsWrong(t *testing.T) {
 // An audit that overtakes the last block of a piece: the block counts for the
 // digest of now, and its giver, who sent what was right before, is not blamed.
 func TestDigestChangesUnderWay(t *testing.T) {
-	swarmOf(t, 3, unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, unit.MiB, steal.Steal, func(b *bench) {
 		c := b.configs[0]
 		c.Log = slog.New(slog.DiscardHandler)
 		n := newNode(c)
@@ -172,7 +172,7 @@ func TestDigestChangesUnderWay(t *testing.T) {
 // Hearsay about a reader that speaks for itself counts for nothing, also if it
 // comes first.
 func TestHearsayDoesNotStick(t *testing.T) {
-	swarmOf(t, 3, 4*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 4*unit.MiB, steal.Steal, func(b *bench) {
 		ctx, cancel := context.WithCancel(b.t.Context())
 		for i := range b.configs {
 			b.configs[i].Store = slow{b.store, 1 << 20}
@@ -199,7 +199,7 @@ func TestHearsayDoesNotStick(t *testing.T) {
 // One that claims to have everything, serves nobody and repeats itself does not
 // keep the others from reading what they need.
 func TestHoarder(t *testing.T) {
-	swarmOf(t, 3, 4*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 4*unit.MiB, steal.Steal, func(b *bench) {
 		ctx, cancel := context.WithCancel(b.t.Context())
 		wait := b.stranger(ctx, func(c *peer.Conn) {
 			full := piece.NewSet(b.configs[0].Layout.Count())
@@ -230,12 +230,12 @@ func TestHoarder(t *testing.T) {
 
 // What a peer does not read is not kept for ever.
 func TestDeafPeerIsDropped(t *testing.T) {
-	swarmOf(t, 2, 0, Steal, func(b *bench) {
+	swarmOf(t, 2, 0, steal.Steal, func(b *bench) {
 		n := newNode(b.configs[0])
 		l := &link{rank: 1, out: newOutbox(n.unread())}
 		n.neighbours[1].link = l
 		for range 2 * maxMessages {
-			if err := n.message(evMessage{link: l, kind: kindGiveWork}); err != nil {
+			if err := n.message(evMessage{link: l, kind: kindGiveWork, payload: appendNumbers(nil, 1<<20)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -248,7 +248,7 @@ func TestDeafPeerIsDropped(t *testing.T) {
 // Nor can two that work together fill our memory: what one makes us say to the
 // other, who does not read, is bounded in bytes, too.
 func TestWhatWaitsForADeafPeerIsBounded(t *testing.T) {
-	swarmOf(t, 4, 64*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 4, 64*unit.MiB, steal.Steal, func(b *bench) {
 		for i := range b.configs {
 			b.configs[i].PerWork = 1
 			b.configs[i].Layout.Piece = 16 * unit.KiB // 4096 works
@@ -297,7 +297,7 @@ func (p islander) Dial(ctx context.Context, addr, name, job string) (*peer.Conn,
 
 // Two nodes that cannot reach each other get what they need through a third.
 func TestPairThatCannotConnect(t *testing.T) {
-	swarmOf(t, 3, 16*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 16*unit.MiB, steal.Steal, func(b *bench) {
 		b.configs[0].Network = islander{b.configs[0].Network, "n1"}
 		for i := range b.configs {
 			b.configs[i].Store = slow{b.store, 256 << 10}

@@ -247,7 +247,7 @@ func (n *node) message(ev evMessage) error {
 	rank, b := ev.link.rank, ev.payload
 	nb := &n.neighbours[rank]
 	switch ev.kind {
-	case kindChoke, kindUnchoke, kindGiveWork, kindDone:
+	case kindChoke, kindUnchoke, kindDone:
 		if len(b) > 0 {
 			return fmt.Errorf("message of kind %d with %d bytes, want none", ev.kind, len(b))
 		}
@@ -292,7 +292,11 @@ func (n *node) message(ev evMessage) error {
 	case kindChoke, kindUnchoke:
 		n.ex.Choked(rank, ev.kind == kindChoke)
 	case kindGiveWork:
-		n.send(rank, kindWorks, appendWorks(nil, n.works.Give(rank)))
+		most, err := parseGiveWork(b)
+		if err != nil {
+			return err
+		}
+		n.send(rank, kindWorks, appendWorks(nil, n.works.Give(rank, most)))
 	case kindWorks:
 		hands, err := parseWorks(b)
 		if err != nil {

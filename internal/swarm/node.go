@@ -50,15 +50,14 @@ type node struct {
 	shaken   map[int]bool // pieces whose digest changed while they were put together
 	asked    time.Time    // when giveWork was last sent
 	deaf     []int        // peers that leave too much unread
-	fetching bool
-	order    order                   // while fetching
-	began    time.Time               // likewise
-	relieve  context.CancelCauseFunc // likewise: ends it
-	read     time.Duration           // of the orders before
-	idle     time.Time               // when there was last anything to read, or an answer to wait for
-	wrong    []int                   // pieces of ours that an audit found wrong, to be replaced
-	stranded []int                   // pieces of ours to read whose last holder died while it was sending them
-	doubts   []int                   // Held: pieces of our file to be compared with what an audit found
+	fetches  []*fetch
+	appetite *steal.Appetite
+	began    time.Time     // of the fetches under way, the first of them
+	read     time.Duration // before that
+	idle     time.Time     // when there was last anything to read, or an answer to wait for
+	wrong    []int         // pieces of ours that an audit found wrong, to be replaced
+	stranded []int         // pieces of ours to read whose last holder died while it was sending them
+	doubts   []int         // Held: pieces of our file to be compared with what an audit found
 
 	news    []int // pieces got since the last announcement
 	digests []digest
@@ -127,7 +126,7 @@ func newNode(c Config) *node {
 	n := &node{
 		Config: c, policy: c.policy(), digest: c.Object.Checksum.Algorithm,
 		events: make(chan any, 64), ended: make(chan struct{}),
-		now: now, moved: now, idle: now, sampled: sample{at: now}, man: exchange.NewManifest(c.Layout),
+		now: now, moved: now, idle: now, appetite: steal.NewAppetite(), sampled: sample{at: now}, man: exchange.NewManifest(c.Layout),
 		neighbours: make([]neighbour, len(c.Members)), rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{},
 	}
 	if !c.Object.Checksum.Usable(c.Layout) {
@@ -135,7 +134,7 @@ func newNode(c Config) *node {
 	}
 	n.asm = newAssembly(c.Layout, n.digest)
 	n.ex = exchange.New(exchange.Config{
-		Self: c.Self, Nodes: len(c.Members), Layout: c.Layout, Barrier: n.barrier && c.Algorithm != Flat,
+		Self: c.Self, Nodes: len(c.Members), Layout: c.Layout, Barrier: n.barrier && c.Algorithm != steal.Flat,
 		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	})
 	n.works = steal.NewNode(c.Self, len(c.Members), steal.Divide(c.Layout.Count(), n.sources, n.perWork), n.steals)
@@ -330,7 +329,7 @@ func (n *node) fail(err error) {
 // step does whatever the rules ask for after an event.
 func (n *node) step(ctx context.Context) {
 	phase := 1
-	if n.ex.Open() && n.Algorithm != Flat {
+	if n.ex.Open() && n.Algorithm != steal.Flat {
 		phase = 2
 	}
 	if phase != n.phase {
@@ -377,13 +376,14 @@ func (n *node) tick(ctx context.Context) {
 			n.expel(rank, fmt.Errorf("has made no progress for %v", leaveAfter))
 		}
 	}
+	n.appetite.Read(unit.Bytes(n.fromStore.Load()), len(n.fetches) == n.streams(), n.now)
 	if read := n.fromStore.Load(); read != n.seenStore {
 		n.seenStore = read
 		if !n.rescuing {
 			n.moved = n.now
 		}
 	}
-	if n.now.Sub(n.moved) > stallAfter && !n.ex.Have().Full() && !n.fetching {
+	if n.now.Sub(n.moved) > stallAfter && !n.ex.Have().Full() && len(n.fetches) == 0 {
 		n.rescue(ctx)
 	}
 	n.forsaken()
@@ -476,7 +476,7 @@ func (n *node) progress() Progress {
 		p.Waiting = "the disk, to make the file durable"
 	case n.ex.Have().Full():
 		p.Waiting = "pieces in doubt to be read again"
-	case n.fetching:
+	case len(n.fetches) > 0:
 	case !n.ex.Open():
 		p.Waiting = "others to end their reading from the store"
 	}

@@ -16,11 +16,13 @@
 // pool to their place in the part file, and the writer reads them from there.
 // A node's memory is the pool, whatever the object's size, plus some tens of bytes a piece.
 //
-// The three algorithms are settings of the same rules:
+// The four algorithms are settings of the same rules:
 //
 //	flat       a swarm of one: every node reads the whole object
 //	non-steal  shares, a barrier, exchange (Chiba et al. 2010, section 4.1)
 //	steal      the same with works that change hands (section 4.2)
+//	stream     no barrier, several connections to the store, requests and thefts as
+//	           large as a node's goodput makes them (named there as future work)
 //
 // The barrier is where pieces begin to enter the mesh, and is a policy: it is off
 // where one node streams a source that cannot be read in ranges, and where a node
@@ -48,21 +50,6 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
-// Algorithm says how a broadcast is done.
-type Algorithm string
-
-const (
-	Flat     Algorithm = "flat"
-	NonSteal Algorithm = "non-steal"
-	Steal    Algorithm = "steal"
-)
-
-// Algorithms are all there are, the default last.
-var Algorithms = []Algorithm{Flat, NonSteal, Steal}
-
-// Default is the algorithm for who does not choose.
-const Default = Steal
-
 // Member is a node of the job; its rank is its index among all.
 type Member struct {
 	Name     string
@@ -89,7 +76,7 @@ type Config struct {
 	Start     time.Time // when the job was accepted; events count from here
 	Self      int       // our rank
 	Members   []Member
-	Algorithm Algorithm
+	Algorithm string
 	Source    string // for people and recordings; the store is asked for Object.Key
 	Object    objstore.Object
 	Layout    piece.Layout
@@ -153,15 +140,15 @@ func (c *Config) validate() error {
 		return fmt.Errorf("rank %d of %d members", c.Self, len(c.Members))
 	case !c.readable():
 		return fmt.Errorf("no member may read %s: at least one has to", c.Source)
-	case c.Algorithm != Flat && c.Algorithm != NonSteal && c.Algorithm != Steal:
-		return fmt.Errorf("algorithm %q: want one of %v", c.Algorithm, Algorithms)
+	case !slices.Contains(steal.Algorithms, c.Algorithm):
+		return fmt.Errorf("algorithm %q: want one of %v", c.Algorithm, steal.Algorithms)
 	}
 	return nil
 }
 
 // readable says whether a member can get at the object without the others.
 func (c *Config) readable() bool {
-	if c.Algorithm == Flat {
+	if c.Algorithm == steal.Flat {
 		return !c.Members[c.Self].NoAccess || c.Members[c.Self].Held
 	}
 	return slices.ContainsFunc(c.Members, func(m Member) bool { return !m.NoAccess || m.Held })
@@ -195,11 +182,14 @@ func (c *Config) policy() policy {
 				p.sources = append(p.sources, rank)
 			}
 		}
-		if c.Algorithm == Steal {
+		switch c.Algorithm {
+		case steal.Steal:
 			p.steals, p.perWork = true, c.PerWork
 			if p.perWork <= 0 {
 				p.perWork = steal.DefaultPerWork(c.Layout, len(p.sources))
 			}
+		case steal.Stream:
+			p.steals, p.perWork, p.barrier = true, max(1, c.PerWork), false
 		}
 	}
 	return p
@@ -222,7 +212,7 @@ func Run(ctx context.Context, c Config) (Progress, error) {
 	if c.Report == nil {
 		c.Report = func(Progress) {}
 	}
-	if c.Algorithm == Flat { // everybody for himself
+	if c.Algorithm == steal.Flat { // everybody for himself
 		c.Members, c.Self = c.Members[c.Self:c.Self+1], 0
 	}
 	names := make([]string, len(c.Members))
@@ -230,7 +220,7 @@ func Run(ctx context.Context, c Config) (Progress, error) {
 		names[i] = m.Name
 	}
 	c.Recorder.Record(time.Now(), Event{
-		Kind: "run", Algorithm: string(c.Algorithm), Source: c.Source, Size: int64(c.Layout.Size),
+		Kind: "run", Algorithm: c.Algorithm, Source: c.Source, Size: int64(c.Layout.Size),
 		PieceSize: int64(c.Layout.Piece), Nodes: names, Start: c.Start,
 	})
 	n := newNode(c)

@@ -15,18 +15,19 @@ import (
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/mem"
 	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
 func TestAlgorithms(t *testing.T) {
-	for _, a := range Algorithms {
+	for _, a := range steal.Algorithms {
 		for _, n := range []int{1, 2, 5} {
 			t.Run(fmt.Sprintf("%s/%d", a, n), func(t *testing.T) {
 				swarmOf(t, n, 20*unit.MiB+12345, a, func(b *bench) {
 					b.run()
 					b.complete(BySource, seq(n)...)
 					want := b.object.Size
-					if a == Flat {
+					if a == steal.Flat {
 						want *= unit.Bytes(n)
 					}
 					if got := b.storeBytes(); got != want {
@@ -44,7 +45,7 @@ func TestAlgorithms(t *testing.T) {
 }
 
 func TestEmptyObject(t *testing.T) {
-	for _, a := range Algorithms {
+	for _, a := range steal.Algorithms {
 		swarmOf(t, 3, 0, a, func(b *bench) {
 			b.run()
 			b.complete(BySource, 0, 1, 2)
@@ -53,7 +54,7 @@ func TestEmptyObject(t *testing.T) {
 }
 
 func TestNoChecksumMeansVerifiedByPeers(t *testing.T) {
-	swarmOf(t, 3, 3*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 3*unit.MiB, steal.Steal, func(b *bench) {
 		b.object.Checksum = piece.Checksum{}
 		for i := range b.configs {
 			b.configs[i].Object = b.object
@@ -64,7 +65,7 @@ func TestNoChecksumMeansVerifiedByPeers(t *testing.T) {
 }
 
 func TestCompositeChecksum(t *testing.T) {
-	swarmOf(t, 3, 9*unit.MiB+1, Steal, func(b *bench) {
+	swarmOf(t, 3, 9*unit.MiB+1, steal.Steal, func(b *bench) {
 		if b.object.Checksum.Part != unit.MiB {
 			t.Fatalf("checksum is %+v", b.object.Checksum)
 		}
@@ -76,8 +77,8 @@ func TestCompositeChecksum(t *testing.T) {
 // With rates as in the paper's example, 10, 2 and 2 MB/s, stealing ends the
 // reading after 14 MB/s worth of time, not after the slowest's share.
 func TestStealBeatsNonSteal(t *testing.T) {
-	read := map[Algorithm]time.Duration{}
-	for _, a := range []Algorithm{NonSteal, Steal} {
+	read := map[string]time.Duration{}
+	for _, a := range []string{steal.NonSteal, steal.Steal} {
 		swarmOf(t, 3, 30*unit.MiB, a, func(b *bench) {
 			for i, rate := range []unit.Bandwidth{10 << 20, 2 << 20, 2 << 20} {
 				b.configs[i].Store = slow{b.store, rate}
@@ -91,8 +92,8 @@ func TestStealBeatsNonSteal(t *testing.T) {
 		})
 	}
 	// 10 MiB at 2 MiB/s take 5 s; 30 MiB at 14 MiB/s 2.1 s.
-	if read[NonSteal] < 4900*time.Millisecond || read[Steal] > 3*time.Second {
-		t.Errorf("non-steal takes %v, steal %v; want about 5 s and 2.2 s", read[NonSteal], read[Steal])
+	if read[steal.NonSteal] < 4900*time.Millisecond || read[steal.Steal] > 3*time.Second {
+		t.Errorf("non-steal takes %v, steal %v; want about 5 s and 2.2 s", read[steal.NonSteal], read[steal.Steal])
 	}
 }
 
@@ -101,7 +102,7 @@ func TestStealBeatsNonSteal(t *testing.T) {
 func TestSlowReaderIsOvertaken(t *testing.T) {
 	took := map[string]time.Duration{}
 	for _, how := range []string{"well", "slow", "hanging"} {
-		swarmOf(t, 4, 40*unit.MiB, Steal, func(b *bench) {
+		swarmOf(t, 4, 40*unit.MiB, steal.Steal, func(b *bench) {
 			for i := range b.configs {
 				b.configs[i].Store = slow{b.store, 4 << 20}
 			}
@@ -144,7 +145,7 @@ func (h hanging) ReadRange(ctx context.Context, _ objstore.Object, _, _ unit.Byt
 // The paper's barrier: no piece passes between nodes before all have been read
 // (Chiba et al. 2010, section 4.1).
 func TestNothingIsExchangedBeforeAllIsRead(t *testing.T) {
-	for _, a := range []Algorithm{NonSteal, Steal} {
+	for _, a := range []string{steal.NonSteal, steal.Steal} {
 		swarmOf(t, 3, 20*unit.MiB, a, func(b *bench) {
 			for i, rate := range []unit.Bandwidth{10 << 20, 2 << 20, 5 << 20} {
 				b.configs[i].Store = slow{b.store, rate}
@@ -160,7 +161,7 @@ func TestNothingIsExchangedBeforeAllIsRead(t *testing.T) {
 
 // What is recorded accounts for every byte of every node.
 func TestRecordingIsComplete(t *testing.T) {
-	swarmOf(t, 3, 20*unit.MiB+5, Steal, func(b *bench) {
+	swarmOf(t, 3, 20*unit.MiB+5, steal.Steal, func(b *bench) {
 		for i, rate := range []unit.Bandwidth{10 << 20, 2 << 20, 5 << 20} {
 			b.configs[i].Store = slow{b.store, rate}
 		}
@@ -193,11 +194,11 @@ func TestRecordingIsComplete(t *testing.T) {
 
 // A node with nothing to give says so.
 func TestGiveWorkIsAlwaysAnswered(t *testing.T) {
-	swarmOf(t, 2, 0, Steal, func(b *bench) {
+	swarmOf(t, 2, 0, steal.Steal, func(b *bench) {
 		n := newNode(b.configs[0])
 		l := &link{rank: 1, out: newOutbox(1 << 20)}
 		n.neighbours[1].link = l
-		if err := n.message(evMessage{link: l, kind: kindGiveWork}); err != nil {
+		if err := n.message(evMessage{link: l, kind: kindGiveWork, payload: appendNumbers(nil, 1<<20)}); err != nil {
 			t.Fatal(err)
 		}
 		if m, _, _ := l.out.next(); m.kind != kindWorks || len(m.payload) != 0 {
@@ -215,7 +216,7 @@ func TestGiveWorkIsAlwaysAnswered(t *testing.T) {
 }
 
 func TestNodeDies(t *testing.T) {
-	for _, a := range []Algorithm{NonSteal, Steal} {
+	for _, a := range []string{steal.NonSteal, steal.Steal} {
 		for _, at := range []time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second} {
 			t.Run(fmt.Sprintf("%s/%v", a, at), func(t *testing.T) {
 				swarmOf(t, 4, 20*unit.MiB, a, func(b *bench) {
@@ -248,7 +249,7 @@ func TestNodeDies(t *testing.T) {
 func TestMissedMemberIsGivenUp(t *testing.T) {
 	took := map[bool]time.Duration{}
 	for _, told := range []bool{false, true} {
-		swarmOf(t, 3, 20*unit.MiB, NonSteal, func(b *bench) {
+		swarmOf(t, 3, 20*unit.MiB, steal.NonSteal, func(b *bench) {
 			for i := range b.configs {
 				b.configs[i].Store = slow{b.store, 4 << 20}
 			}
@@ -278,7 +279,7 @@ func TestMissedMemberIsGivenUp(t *testing.T) {
 }
 
 func TestNodeNeverBegins(t *testing.T) {
-	swarmOf(t, 3, 10*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 10*unit.MiB, steal.Steal, func(b *bench) {
 		b.net.kill("n1")
 		b.configs = slices.Delete(b.configs, 1, 2)
 		b.disks = slices.Delete(b.disks, 1, 2)
@@ -291,7 +292,7 @@ func TestNodeNeverBegins(t *testing.T) {
 }
 
 func TestLyingPeerIsDroppedAndNamed(t *testing.T) {
-	swarmOf(t, 4, 20*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 4, 20*unit.MiB, steal.Steal, func(b *bench) {
 		b.disks[1].corrupt = func(off int64, p []byte) { p[0] ^= 1 }
 		b.run()
 		b.complete(BySource, 0, 2, 3)
@@ -330,7 +331,7 @@ func (s *flipping) ReadRange(ctx context.Context, o objstore.Object, off, n unit
 }
 
 func TestWrongReadingIsReadAgainByAnother(t *testing.T) {
-	for _, a := range Algorithms {
+	for _, a := range steal.Algorithms {
 		for _, n := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%s/%d", a, n), func(t *testing.T) {
 				swarmOf(t, n, 12*unit.MiB, a, func(b *bench) {
@@ -338,7 +339,7 @@ func TestWrongReadingIsReadAgainByAnother(t *testing.T) {
 					b.run()
 					b.complete(BySource, seq(n)...)
 					by := "itself"
-					if a != Flat && n > 1 {
+					if a != steal.Flat && n > 1 {
 						by = "n1"
 					}
 					if want := "n0: had piece 0 wrong when it read it from the store; it was read again by " + by; !strings.Contains(b.faultsOf(0), want) {
@@ -356,7 +357,7 @@ func TestDamagedObject(t *testing.T) {
 }
 
 func damaged(t *testing.T, checksum string, options ...mem.Option) {
-	swarmOf(t, 3, 5*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 5*unit.MiB, steal.Steal, func(b *bench) {
 		b.object.Checksum.Value = checksum
 		for i := range b.configs {
 			b.configs[i].Object = b.object
@@ -371,7 +372,7 @@ func damaged(t *testing.T, checksum string, options ...mem.Option) {
 }
 
 func TestSourceWithoutRanges(t *testing.T) {
-	swarmOf(t, 4, 20*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 4, 20*unit.MiB, steal.Steal, func(b *bench) {
 		for i := range b.configs {
 			b.configs[i].Store = slow{b.store, 4 << 20}
 		}
@@ -387,7 +388,7 @@ func TestSourceWithoutRanges(t *testing.T) {
 }
 
 func TestReaderOfAStreamDies(t *testing.T) {
-	swarmOf(t, 3, 10*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 10*unit.MiB, steal.Steal, func(b *bench) {
 		for i := range b.configs {
 			b.configs[i].Store = slow{b.store, 4 << 20}
 		}
@@ -401,7 +402,7 @@ func TestReaderOfAStreamDies(t *testing.T) {
 }
 
 func TestHeldMemberGives(t *testing.T) {
-	swarmOf(t, 4, 20*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 4, 20*unit.MiB, steal.Steal, func(b *bench) {
 		for i := range b.configs {
 			b.configs[i].Members[1].Held = true
 		}
@@ -416,7 +417,7 @@ func TestHeldMemberGives(t *testing.T) {
 }
 
 func TestObjectReplaced(t *testing.T) {
-	swarmOf(t, 3, 20*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 20*unit.MiB, steal.Steal, func(b *bench) {
 		for i := range b.configs {
 			b.configs[i].Store = slow{b.store, 4 << 20}
 		}
@@ -431,7 +432,7 @@ func TestObjectReplaced(t *testing.T) {
 }
 
 func TestDiskFull(t *testing.T) {
-	swarmOf(t, 3, 20*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 20*unit.MiB, steal.Steal, func(b *bench) {
 		for i := range b.configs {
 			b.configs[i].Store = slow{b.store, 4 << 20}
 		}
@@ -450,7 +451,7 @@ func TestDiskFull(t *testing.T) {
 var errStopped = errors.New("stopped by the test")
 
 func TestCancelled(t *testing.T) {
-	swarmOf(t, 3, 20*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 20*unit.MiB, steal.Steal, func(b *bench) {
 		for i := range b.configs {
 			b.configs[i].Store = slow{b.store, 1 << 20}
 		}
@@ -473,7 +474,7 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestBrokenConnectionComesBack(t *testing.T) {
-	swarmOf(t, 3, 20*unit.MiB, Steal, func(b *bench) {
+	swarmOf(t, 3, 20*unit.MiB, steal.Steal, func(b *bench) {
 		for i := range b.configs {
 			b.configs[i].Store = slow{b.store, 4 << 20}
 		}

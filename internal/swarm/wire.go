@@ -202,6 +202,18 @@ func blockSpan(l piece.Layout, p, block int) (off int64, n int) {
 	return int64(start) + in, int(min(int64(piece.BlockSize), int64(size)-in))
 }
 
+// parseGiveWork reads how many works the sender wants at most.
+func parseGiveWork(b []byte) (most int, err error) {
+	v, rest, err := numbers(b, 1)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes behind a question for works", len(rest))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return v[0], nil
+}
+
 // appendWorks: runs of works that change hands, for works and, behind the claimant, for took.
 func appendWorks(b []byte, hs []steal.Hand) []byte {
 	for _, h := range hs {

@@ -1,0 +1,77 @@
+package steal
+
+import (
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// clock is where a store and an Appetite meet: the store gives by the number of
+// connections, and all of them are busy unless the test says otherwise.
+type clock struct {
+	a    *Appetite
+	now  time.Time
+	read float64
+}
+
+func (c *clock) run(d time.Duration, busy bool, rate func(streams int) unit.Bandwidth) {
+	const step = 50 * time.Millisecond
+	for range d / step {
+		c.a.Read(unit.Bytes(c.read), busy, c.now)
+		c.now = c.now.Add(step)
+		c.read += float64(rate(c.a.Streams())) * step.Seconds()
+	}
+}
+
+func newClock() *clock { return &clock{a: NewAppetite(), now: time.Unix(1, 0)} }
+
+// A store that caps connections is read over more and more of them; one that
+// caps clients is not; one that caps clients at five connections' worth is read
+// over about as many.
+func TestStreamsFollowMarginalGoodput(t *testing.T) {
+	const each = 5 * unit.MBps
+	for _, tt := range []struct {
+		name        string
+		rate        func(streams int) unit.Bandwidth
+		least, most int
+	}{
+		{"connections are capped", func(k int) unit.Bandwidth { return each * unit.Bandwidth(k) }, mostStreams, mostStreams},
+		{"clients are capped", func(int) unit.Bandwidth { return each }, 1, firstStreams},
+		{"both", func(k int) unit.Bandwidth { return each * unit.Bandwidth(min(k, 5)) }, 4, 6},
+		{"connections hinder each other", func(k int) unit.Bandwidth { return each / unit.Bandwidth(k) }, 1, firstStreams},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newClock()
+			c.run(time.Minute, true, tt.rate)
+			probing := 0
+			for range 200 { // a probe may be under way at any one time
+				c.run(100*time.Millisecond, true, tt.rate)
+				if k := c.a.Streams(); k < tt.least || k > tt.most {
+					probing++
+				}
+			}
+			if probing > 50 {
+				t.Errorf("outside of %d to %d connections for %d %% of the time; now %d", tt.least, tt.most, probing/2, c.a.Streams())
+			}
+		})
+	}
+}
+
+// Goodput with nothing to read tells nothing of the store.
+func TestIdleTimeIsNotMeasured(t *testing.T) {
+	c := newClock()
+	full := func(int) unit.Bandwidth { return 8 * unit.MBps }
+	c.run(5*time.Second, true, full)
+	before := c.a.Rate()
+	c.run(5*time.Second, false, func(int) unit.Bandwidth { return unit.MBps })
+	if after := c.a.Rate(); after != before || before < 7.9*unit.MBps || before > 8.1*unit.MBps {
+		t.Errorf("rate %v before, %v after an idle time; want 8 MB/s both times", before, after)
+	}
+	if got, want := c.a.Theft(), unit.Bytes(8_000_000); got < want*98/100 || got > want*102/100 {
+		t.Errorf("a theft brings %v, want a second's worth, %v", got, want)
+	}
+	if got, want := c.a.Request(), c.a.Theft()/unit.Bytes(c.a.Streams()); got != want {
+		t.Errorf("a request asks for %v over %d connections, want %v", got, c.a.Streams(), want)
+	}
+}
