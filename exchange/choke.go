@@ -53,6 +53,7 @@ func (s *State) Rechoke(now time.Time) (changes []Choke) {
 		}
 		return 0
 	})
+	s.mix(interested)
 	best, rest := interested[:s.Slots-1], interested[s.Slots-1:]
 	if now.Sub(s.rotated) >= optimisticFor || !slices.Contains(rest, s.optimistic) {
 		s.rotated = now
@@ -67,9 +68,9 @@ func (s *State) Rechoke(now time.Time) (changes []Choke) {
 	return s.serve(append(slices.Clone(best), s.optimistic), others, changes)
 }
 
-// offers says whether we have a piece that a peer lacks.
+// offers says whether we have a piece that a peer lacks, and nobody of its site has if that is another.
 func (s *State) offers(rank int) bool {
-	has := &s.peers[rank].has
+	has := s.lacks(rank)
 	if has.Full() || s.have.Count() == 0 {
 		return false
 	}

@@ -18,6 +18,8 @@
 //	hoarding       who alone has a piece and gives nothing for HoardAfter does not count
 //	snubbing       a peer that owes blocks and sent none for SnubAfter loses its
 //	               requests to others until it delivers again
+//	sites          what a node of our site has is asked of our site only; the rest
+//	               of other sites, each piece by the one node that imports it
 //
 // The barrier between the paper's phases is a policy: with Barrier set nothing is
 // asked for until every piece is in the hands of some living node.
@@ -56,6 +58,7 @@ type Config struct {
 	Barrier bool       // ask for nothing until every piece has a living holder
 	Slots   int        // peers served at once; zero: DefaultSlots
 	Rand    *rand.Rand // breaks ties and picks the optimistic slot; not nil
+	Sites   []int      // by rank: the site that it is in, numbered from 0, -1 for none; nil: there are no sites
 }
 
 // Request asks a peer for the blocks Lo ≤ b < Hi of a piece.
@@ -80,6 +83,7 @@ type State struct {
 	fresh   []int // pieces neither had nor wanted, in no order
 	place   []int // by piece: its index in fresh, or -1
 	loose   bool  // some want may have blocks that are neither here nor asked for
+	site    *site // nil: there are no sites
 
 	rechoked, rotated time.Time
 	optimistic        int       // the rank served in turn, or -1
@@ -104,6 +108,9 @@ type want struct {
 	blocks []blockState
 	left   int  // blocks not yet here
 	alone  bool // to be asked of one peer at a time: blocks of several made a wrong piece
+
+	imports bool      // it was first asked of another site
+	began   time.Time // when
 }
 
 type blockState struct {
@@ -128,6 +135,7 @@ func New(c Config) *State {
 	for i := range s.peers {
 		s.peers[i] = peer{has: *piece.NewSet(n), chokes: true, choked: true}
 	}
+	s.site = newSite(c)
 	return s
 }
 
@@ -143,11 +151,11 @@ func (s *State) Held(p int) bool { return s.holders[p] > 0 }
 // Possesses says whether a peer has announced piece p.
 func (s *State) Possesses(rank, p int) bool { return s.peers[rank].has.Has(p) }
 
-// AloneWith returns a piece that we lack and only that peer has.
+// AloneWith returns a piece that we lack, only that peer has, and we may ask it for.
 func (s *State) AloneWith(rank int) (piece int, ok bool) {
 	for r := range s.have.Missing() {
 		for i := r.Lo; i < r.Hi; i++ {
-			if s.holders[i] == 1 && s.peers[rank].has.Has(i) {
+			if s.holders[i] == 1 && s.peers[rank].has.Has(i) && s.may(rank, i) {
 				return i, true
 			}
 		}
@@ -170,6 +178,9 @@ func (s *State) Hoards(rank int, now time.Time) (piece int, ok bool) {
 		p.gave = now
 		return 0, false
 	case !s.open || !p.up || now.Sub(p.gave) <= wait:
+		return 0, false
+	case !p.chokes && p.owes == 0 && !s.near(rank): // we have asked others for as much as crosses
+		p.gave = now
 		return 0, false
 	}
 	return s.AloneWith(rank)
@@ -195,13 +206,16 @@ func (s *State) Gone(rank int) {
 	p := &s.peers[rank]
 	for r := range p.has.Ranges() {
 		for i := r.Lo; i < r.Hi; i++ {
-			s.held(i, -1)
+			s.held(rank, i, -1)
 		}
 	}
 	p.has = *piece.NewSet(s.have.Len())
+	s.deserted(rank)
 }
 
-func (s *State) held(i, d int) {
+// held notes that one node more (d = 1) or fewer (-1) has piece i.
+func (s *State) held(rank, i, d int) {
+	s.heldAt(rank, i, d)
 	before := s.holders[i] > 0
 	s.holders[i] += d
 	if after := s.holders[i] > 0; after && !before {
@@ -227,7 +241,7 @@ func (s *State) Announced(rank int, r piece.Range) (news bool) {
 	}
 	for i := r.Lo; i < r.Hi; i++ {
 		if s.peers[rank].has.Add(i) {
-			s.held(i, 1)
+			s.held(rank, i, 1)
 			news = true
 		}
 	}
@@ -240,7 +254,8 @@ func (s *State) Announced(rank int, r piece.Range) (news bool) {
 // Withdrawn notes that a peer's piece i does not count: it was found to be wrong.
 func (s *State) Withdrawn(rank, i int) {
 	if s.peers[rank].has.Remove(i) {
-		s.held(i, -1)
+		s.held(rank, i, -1)
+		s.deserted(rank)
 	}
 }
 
@@ -265,9 +280,10 @@ func (s *State) Covered() bool { return s.covered == len(s.holders) }
 // cancel: blocks of it that peers still owe.
 func (s *State) Got(i int) (cancel []Ask) {
 	if s.have.Add(i) {
-		s.held(i, 1)
+		s.held(s.Self, i, 1)
 	}
 	if w := s.wants[i]; w != nil {
+		s.imported(w)
 		for b := range w.blocks {
 			for _, rank := range w.blocks[b].asked {
 				s.peers[rank].owes -= s.blockSize(i, b)
@@ -283,7 +299,8 @@ func (s *State) Got(i int) (cancel []Ask) {
 // Lost notes that our piece i was found to be wrong and is to be got again.
 func (s *State) Lost(i int) {
 	if s.have.Remove(i) {
-		s.held(i, -1)
+		s.held(s.Self, i, -1)
+		s.deserted(s.Self)
 		s.refresh(i)
 	}
 }
@@ -408,9 +425,10 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 		}
 	}
 	order := s.Rand.Perm(len(s.peers)) // so that no peer is always first to be asked
+	cancel = append(cancel, s.crossing(order, now)...)
 	for _, rank := range order {
 		p := &s.peers[rank]
-		if !p.up || p.chokes || p.snubbed && p.owes > 0 {
+		if !p.up || p.chokes || p.snubbed && p.owes > 0 || !s.lane(rank) {
 			continue
 		}
 		limit := max(leastInFlight, unit.Bytes(float64(p.in.at(now))*inFlight.Seconds()))
@@ -419,14 +437,17 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 		}
 		for p.owes < limit {
 			if p.dry {
+				s.nothing(rank)
 				break
 			}
 			r, ok := s.pick(rank)
 			if !ok {
 				p.dry = len(s.fresh) > 0 // else there is an end-game, which changes with every request
+				s.nothing(rank)
 				break
 			}
-			if p.owes == 0 {
+			before := p.owes
+			if before == 0 {
 				p.heard = now
 			}
 			w := s.wants[r.Piece]
@@ -434,6 +455,7 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 				w.blocks[b].asked = append(w.blocks[b].asked, rank)
 				p.owes += s.blockSize(r.Piece, b)
 			}
+			s.asksFor(rank, before, p.owes)
 			ask = append(ask, Ask{rank, r})
 		}
 	}
@@ -449,7 +471,7 @@ func (s *State) pick(rank int) (Request, bool) {
 		for i, w := range s.wants {
 			lo, hi := w.unasked()
 			loose = loose || lo < hi
-			if lo < hi && has.Has(i) && (bestWant.Piece < 0 || i < bestWant.Piece) && !(w.alone && w.anyAsked()) {
+			if lo < hi && has.Has(i) && s.may(rank, i) && (bestWant.Piece < 0 || i < bestWant.Piece) && !(w.alone && w.anyAsked()) {
 				bestWant = Request{i, lo, hi}
 			}
 		}
@@ -457,15 +479,15 @@ func (s *State) pick(rank int) (Request, bool) {
 			return bestWant, true
 		}
 	}
-	best, ties := -1, 0
+	best, ties, holders := -1, 0, s.rarity(rank)
 	for _, i := range s.fresh {
-		if !has.Has(i) || !s.known.Has(i) {
+		if !has.Has(i) || !s.known.Has(i) || !s.may(rank, i) {
 			continue
 		}
 		switch {
-		case best < 0 || s.holders[i] < s.holders[best]:
+		case best < 0 || holders[i] < holders[best]:
 			best, ties = i, 1
-		case s.holders[i] == s.holders[best]:
+		case holders[i] == holders[best]:
 			if ties++; s.Rand.IntN(ties) == 0 {
 				best = i
 			}
@@ -474,10 +496,10 @@ func (s *State) pick(rank int) (Request, bool) {
 	if best >= 0 {
 		s.unfresh(best)
 		n := s.Layout.Blocks(best)
-		s.wants[best] = &want{blocks: make([]blockState, n), left: n}
+		s.wants[best] = &want{blocks: make([]blockState, n), left: n, imports: !s.near(rank), began: s.now}
 		return Request{best, 0, n}, true
 	}
-	if s.peers[rank].owes > 0 || len(s.fresh) > 0 {
+	if s.peers[rank].owes > 0 || len(s.fresh) > 0 || !s.near(rank) {
 		return Request{}, false
 	}
 	return s.endgame(rank)

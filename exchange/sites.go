@@ -1,0 +1,293 @@
+package exchange
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+// Where nodes have sites, what leads from one to another may be thin, and nothing is to cross it twice:
+//
+//	a peer of our site      is asked for whatever it has; rarest is what the fewest of the site have
+//	a peer of another site  is asked only for what nobody in our site has, and of this only for what we
+//	                        import: each piece has one importer in a site (steal.Imports)
+//
+// An importer has little on its way at once: two pieces, or as much as crosses in a quarter second. A piece is of use to the
+// site when it is whole, and what all importers have begun shares what crosses.
+// Who crosses best is asked first, and blocks that another site owes are not asked for again in an end-game.
+
+// lanes are how many peers of other sites are asked at once, whatever they deliver.
+const lanes = 2
+
+// site is what a State knows because it is in one.
+type site struct {
+	near []int       // by piece: living nodes of our site that have it, ourselves included
+	has  []piece.Set // by site: what its living nodes have together
+	ours piece.Set   // what we import
+	gone []bool      // by site: something that it had is had by one fewer: has is to be made anew
+
+	shifted bool          // some want may be asked of another site that should not be
+	hungry  bool          // we could have asked another site for more than we import
+	took    time.Duration // from the first request for the last imported piece until it was here
+
+	asked   int            // peers of other sites that owe us something, at this call of Asks
+	flight  unit.Bytes     // what they owe
+	crosses unit.Bandwidth // what comes from them
+}
+
+func newSite(c Config) *site {
+	if c.Sites == nil || c.Sites[c.Self] < 0 {
+		return nil
+	}
+	n := c.Layout.Count()
+	x := &site{near: make([]int, n), ours: *piece.NewSet(n)}
+	for _, k := range c.Sites {
+		for len(x.has) <= k {
+			x.has = append(x.has, *piece.NewSet(n))
+		}
+	}
+	x.gone = make([]bool, len(x.has))
+	return x
+}
+
+// near says whether a peer may be asked for all that it has: it is of our site, or there are no sites.
+func (s *State) near(rank int) bool {
+	return s.site == nil || s.Sites[rank] == s.Sites[s.Self]
+}
+
+// may says whether a peer may be asked for piece i, if it has it.
+func (s *State) may(rank, i int) bool {
+	return s.near(rank) || s.site.near[i] == 0 && s.site.ours.Has(i)
+}
+
+// rarity is by how many holders the pieces of a peer are chosen.
+func (s *State) rarity(rank int) []int {
+	if s.site != nil && s.near(rank) {
+		return s.site.near
+	}
+	return s.holders
+}
+
+// Importing notes which pieces we are to ask other sites for.
+func (s *State) Importing(ours *piece.Set) {
+	if s.site != nil {
+		s.site.ours, s.site.shifted = *ours.Clone(), true
+		s.wet()
+	}
+}
+
+// Importable says whether piece i is one to ask other sites for, whoever in our site is to do it: somebody has
+// it, nobody in our site does, its digest is known, and it is not on its way to us.
+func (s *State) Importable(i int) bool {
+	return s.site != nil && s.place[i] >= 0 && s.site.near[i] == 0 && s.holders[i] > 0 && s.known.Has(i)
+}
+
+// Near says whether a living node of our site, ourselves included, possesses piece i; without sites, whether
+// any node does.
+func (s *State) Near(i int) bool {
+	if s.site == nil {
+		return s.Held(i)
+	}
+	return s.site.near[i] > 0
+}
+
+// Hungry says whether, when Asks was last called, a peer of another site could have been asked for more if
+// only we imported more.
+func (s *State) Hungry() bool { return s.site != nil && s.site.hungry }
+
+// ImportTook is how long a piece took us to import, the last time; zero if there was none.
+func (s *State) ImportTook() time.Duration {
+	if s.site == nil {
+		return 0
+	}
+	return s.site.took
+}
+
+// heldAt is held, by site.
+func (s *State) heldAt(rank, i, d int) {
+	x := s.site
+	if x == nil || s.Sites[rank] < 0 {
+		return
+	}
+	k := s.Sites[rank]
+	if k == s.Sites[s.Self] {
+		x.near[i] += d
+		x.shifted = x.shifted || d > 0 && x.near[i] == 1 && s.wants[i] != nil
+		if d < 0 && x.near[i] == 0 {
+			s.wet()
+		}
+	}
+	if d > 0 {
+		x.has[k].Add(i)
+	} else {
+		x.gone[k] = true
+	}
+}
+
+// deserted works out anew what the site of a node has, that has lost something.
+func (s *State) deserted(rank int) {
+	x := s.site
+	if x == nil || s.Sites[rank] < 0 || !x.gone[s.Sites[rank]] {
+		return
+	}
+	k := s.Sites[rank]
+	x.gone[k] = false
+	x.has[k] = *piece.NewSet(s.have.Len())
+	for other := range s.peers {
+		if s.Sites[other] != k {
+			continue
+		}
+		has := &s.peers[other].has
+		if other == s.Self {
+			has = s.have
+		}
+		for r := range has.Ranges() {
+			x.has[k].AddRange(r)
+		}
+	}
+}
+
+// lacks is what tells whether we have anything for a peer: what it has, or, of another site, what that one has.
+func (s *State) lacks(rank int) *piece.Set {
+	if s.near(rank) || s.Sites[rank] < 0 {
+		return &s.peers[rank].has
+	}
+	return &s.site.has[s.Sites[rank]]
+}
+
+// crossing prepares a call of Asks: it frees what other sites owe that we have no business to ask them for
+// any more, and puts the peers that cross best before the others, those of which that is not known yet first.
+func (s *State) crossing(order []int, now time.Time) (cancel []Ask) {
+	x := s.site
+	if x == nil {
+		return nil
+	}
+	if x.shifted {
+		x.shifted = false
+		cancel = s.withdraw()
+	}
+	x.asked, x.flight, x.crosses, x.hungry = 0, 0, 0, false
+	rates := make([]unit.Bandwidth, len(s.peers)) // those of our site all alike
+	for rank := range s.peers {
+		p := &s.peers[rank]
+		if s.near(rank) || !p.up {
+			continue
+		}
+		rate := p.in.at(now)
+		x.crosses += rate
+		x.flight += p.owes
+		if p.owes > 0 && !p.snubbed {
+			x.asked++
+		}
+		switch {
+		case p.snubbed:
+			rates[rank] = -1
+		case p.in.since.IsZero():
+			rates[rank] = 1 << 62
+		default:
+			rates[rank] = rate
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case rates[a] > rates[b]:
+			return -1
+		case rates[a] < rates[b]:
+			return 1
+		}
+		return 0
+	})
+	return cancel
+}
+
+// withdraw frees the blocks that we may not ask other sites for any more.
+func (s *State) withdraw() (cancel []Ask) {
+	for _, i := range slices.Sorted(maps.Keys(s.wants)) {
+		w := s.wants[i]
+		for b := range w.blocks {
+			k := &w.blocks[b]
+			k.asked = slices.DeleteFunc(k.asked, func(rank int) bool {
+				if s.may(rank, i) {
+					return false
+				}
+				s.peers[rank].owes -= s.blockSize(i, b)
+				cancel = addBlock(cancel, rank, i, b)
+				return true
+			})
+		}
+		if w.left == len(w.blocks) && !w.anyAsked() { // as if we had never asked
+			delete(s.wants, i)
+			s.refresh(i)
+		}
+	}
+	if len(cancel) > 0 {
+		s.loose = true
+		s.wet()
+	}
+	return cancel
+}
+
+// lane says whether a peer may be asked now, as far as what is on its way to us from other sites is concerned.
+func (s *State) lane(rank int) bool {
+	p := &s.peers[rank]
+	if s.near(rank) || p.owes > 0 || p.snubbed {
+		return true
+	}
+	enough := max(leastInFlight, unit.Bytes(float64(s.site.crosses)*inFlight.Seconds()))
+	return s.site.asked < lanes || s.site.flight < enough
+}
+
+// asksFor notes that a peer owes more than before.
+func (s *State) asksFor(rank int, before, owes unit.Bytes) {
+	if !s.near(rank) {
+		s.site.flight += owes - before
+		if before == 0 {
+			s.site.asked++
+		}
+	}
+}
+
+// nothing notes that there is nothing to ask a peer for.
+func (s *State) nothing(rank int) {
+	if p := &s.peers[rank]; !s.near(rank) && !p.snubbed {
+		s.site.hungry = true
+	}
+}
+
+// imported notes that a piece has come.
+func (s *State) imported(w *want) {
+	if s.site != nil && w.imports {
+		s.site.took = max(time.Millisecond, s.now.Sub(w.began))
+	}
+}
+
+// mix sees to it that among those that are best to serve, in order, a quarter is of other sites, if so many are
+// interested: what crosses is slower than what does not, and would have no slot.
+func (s *State) mix(interested []int) {
+	if s.site == nil {
+		return
+	}
+	best, far := s.Slots-1, 0
+	for _, rank := range interested[:best] {
+		if !s.near(rank) {
+			far++
+		}
+	}
+	at := best
+	for k := best - 1; k >= 0 && far < max(1, s.Slots/4); k-- {
+		if !s.near(interested[k]) {
+			continue
+		}
+		for at < len(interested) && s.near(interested[at]) {
+			at++
+		}
+		if at == len(interested) {
+			return
+		}
+		interested[k], interested[at] = interested[at], interested[k]
+		far++
+	}
+}

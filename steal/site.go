@@ -1,0 +1,243 @@
+package steal
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/freshet/freshet/piece"
+)
+
+// Nodes of one site share what crosses into it, as in Robber, the exchange that Chiba et al. 2010
+// (section 4) ran: no piece crosses twice, and the crossing is work that is stolen like any other.
+//
+//	other sites        0 3 6 …   1 4 7 …   2 5 8 …
+//	─ thin link ──────────│─────────│─────────│─────
+//	this site             A <─────> B <─────> C       all else comes from inside
+//
+// Each piece has one importer in a site, which alone may ask other sites for it. At first the pieces are
+// dealt out in turn, so that whatever is there first keeps all busy, and nobody waits for a
+// division. An importer that could take more asks the one that has most to do for half of what it has not
+// begun. The ledger is that of Node, a work being a piece and the nodes those of the site: who is dead is
+// inherited from, and whatever is lost or said late, every piece has a living importer that knows of it. A
+// piece that a node of the site reads from the store, or has from before, nobody needs to ask for.
+//
+// An Imports is a value without clock, socket or lock; one event loop owns it.
+type Imports struct {
+	ledger *Node
+	mate   []bool // by rank: is of this site
+	mates  int
+	turn   int // our index among them
+
+	mine  *piece.Set
+	stale bool // mine is older than the ledger
+
+	asked int         // whose answer is awaited, or -1
+	again []time.Time // by rank: not to be asked before
+	seen  map[int]time.Time
+	spent int // overtakes of nodes that were slow, not silent
+}
+
+const (
+	askAgain   = time.Second      // one that has refused: it may have more to do by then
+	hungAfter  = 10 * time.Second // no importer that works is silent for as long
+	mostImport = 4096             // pieces that change hands at a time, so that a message has a legal length
+	fewOf      = 100              // of so many pieces all nodes together may overtake one that crosses, but slowly
+)
+
+// NewImports returns the pool of the site whose nodes have the ranks mates, ascending, as node self
+// among them sees it, of an object of so many pieces in a job of so many nodes.
+func NewImports(self, nodes int, mates []int, pieces int) *Imports {
+	turn := slices.Index(mates, self)
+	if turn < 0 {
+		panic(fmt.Sprintf("steal: node %d imports for a site of %v", self, mates))
+	}
+	d := Division{Works: make([]piece.Range, pieces), Owner: make([]int, pieces)}
+	for p := range pieces {
+		d.Works[p], d.Owner[p] = piece.Range{Lo: p, Hi: p + 1}, mates[p%len(mates)]
+	}
+	m := &Imports{
+		ledger: NewNode(self, nodes, d, true), mate: make([]bool, nodes), mates: len(mates), turn: turn,
+		mine: piece.NewSet(pieces), stale: true, asked: -1, again: make([]time.Time, nodes), seen: map[int]time.Time{},
+	}
+	for _, rank := range mates {
+		m.mate[rank] = true
+	}
+	for rank, is := range m.mate {
+		if !is {
+			m.ledger.Excuse(rank)
+		}
+	}
+	return m
+}
+
+// Importer is the rank of the living node of the site that a piece is up to.
+func (m *Imports) Importer(p int) int { return m.ledger.Owner(p) }
+
+// Mine are the pieces that we are to ask other sites for. Not to be changed by the caller, and good until
+// the next call of a method. O(pieces) if anything changed hands.
+func (m *Imports) Mine() *piece.Set {
+	if m.stale {
+		m.stale = false
+		m.mine = piece.NewSet(m.mine.Len())
+		for p := range m.mine.Len() {
+			if m.ledger.Owner(p) == m.ledger.self {
+				m.mine.Add(p)
+			}
+		}
+	}
+	return m.mine
+}
+
+// Open answers whether a piece could be asked for: another site has it, nobody in ours does, and the asker
+// does not have it under way.
+type Open func(piece int) bool
+
+// Ask returns whom to ask for pieces to import, and notes that its answer is awaited: the node that has the
+// most of those which are open. It is for a node that could ask other sites for more than it is the importer
+// of. ok is false if there is nobody to ask. O(pieces + nodes).
+func (m *Imports) Ask(now time.Time, open Open) (victim int, ok bool) {
+	if m.asked >= 0 {
+		return 0, false
+	}
+	left := make([]int, len(m.mate))
+	for p := range m.mine.Len() {
+		if o := m.ledger.Owner(p); o != m.ledger.self && !now.Before(m.again[o]) && open(p) {
+			left[o]++
+		}
+	}
+	for i := 1; i < len(left); i++ { // from the next rank on, so that thieves spread
+		if o := (m.ledger.self + i) % len(left); left[o] > 1 && (!ok || left[o] > left[victim]) {
+			victim, ok = o, true
+		}
+	}
+	if ok {
+		m.asked = victim
+	}
+	return victim, ok
+}
+
+// Give answers a thief: half of the pieces that we are the importer of and could ask for, but have not, rounded
+// down. (We ask for the last one ourselves. Were it given away, two that have nothing else could give it to each other for
+// ever.) The answer may be empty, but is never silence.
+func (m *Imports) Give(thief int, open Open) []Hand {
+	if thief < 0 || thief >= len(m.mate) || !m.mate[thief] || thief == m.ledger.self || !m.ledger.living[thief] {
+		return nil
+	}
+	var list []int
+	mine := m.Mine()
+	for r := range mine.Ranges() {
+		for p := r.Lo; p < r.Hi; p++ {
+			if open(p) {
+				list = append(list, p)
+			}
+		}
+	}
+	tail := list[(len(list)+1)/2:]
+	tail = tail[:min(len(tail), mostImport)]
+	for _, p := range tail {
+		m.ledger.claimant[p] = thief
+		m.ledger.term[p]++
+		m.stale = true
+	}
+	return m.ledger.hands(tail)
+}
+
+// Receive takes a victim's answer, whether or not it is still waited for. It returns what to tell all nodes
+// of the site, and an error if the answer names pieces that do not exist.
+func (m *Imports) Receive(victim int, answer []Hand, now time.Time) (tell []Claim, err error) {
+	if err := m.ledger.check(answer); err != nil {
+		return nil, err
+	}
+	if m.asked == victim {
+		m.asked = -1
+		if len(answer) == 0 {
+			m.again[victim] = now.Add(askAgain)
+		}
+	}
+	c := Claim{m.ledger.self, answer}
+	if len(answer) == 0 || !m.ledger.record(c) {
+		return nil, nil
+	}
+	m.stale = true
+	return []Claim{c}, nil
+}
+
+// GiveUp stops waiting for an answer. The victim is not asked again for as long as an importer may be silent.
+func (m *Imports) GiveUp(now time.Time) {
+	if m.asked >= 0 {
+		m.again[m.asked], m.asked = now.Add(hungAfter), -1
+	}
+}
+
+// Took notes a claim in the ledger. It returns what to tell all nodes of the site: claims of the dead have to
+// be passed on.
+func (m *Imports) Took(c Claim) (tell []Claim, err error) {
+	if c.Node >= 0 && c.Node < len(m.mate) && !m.mate[c.Node] {
+		return nil, fmt.Errorf("the node of rank %d imports for another site", c.Node)
+	}
+	m.stale = true
+	return m.ledger.Took(c)
+}
+
+// Dead notes that a node is gone, and returns what to tell all nodes of the site: what it had claimed.
+func (m *Imports) Dead(node int) (tell []Claim) {
+	if !m.mate[node] {
+		return nil
+	}
+	m.stale = true
+	m.Unanswered(node)
+	return m.ledger.Dead(node, func(int) bool { return false }) // also what is here: it may be lost again
+}
+
+// Unanswered notes that the connection to a node was lost: what it was asked will not be answered on it.
+func (m *Imports) Unanswered(node int) {
+	if m.asked == node {
+		m.asked = -1
+	}
+}
+
+// Claims returns the whole ledger beyond its beginning, for a node that may have missed messages.
+func (m *Imports) Claims() []Claim { return m.ledger.Claims() }
+
+// Overtake claims a piece whose importer hardly gets on with it. It is for a node that could ask for more
+// and finds nobody to steal from, to be called every now and then while that is so. own is how long a piece takes us to import, zero
+// if that is not known; waited says of each rank how long ago it last had a piece more than before. What an overtaken importer has had of a
+// piece has crossed for nothing, so those that are slow are overtaken a few times only; those that give no sign
+// of life are relieved of all. It returns the importer and what to tell all nodes of the site. O(pieces).
+func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited func(rank int) time.Duration) (victim int, tell []Claim) {
+	best := -1
+	for p := range m.mine.Len() {
+		o := m.ledger.Owner(p)
+		if o == m.ledger.self || !open(p) {
+			delete(m.seen, p)
+			continue
+		}
+		since, ok := m.seen[p]
+		if !ok {
+			since = now
+			m.seen[p] = now
+		}
+		late := min(now.Sub(since), waited(o)) - m.turns(p)
+		slow := Lags(late, own) && (m.spent*m.mates+m.turn)*fewOf < m.mine.Len()
+		if best < 0 && m.asked < 0 && m.ledger.term[p] < maxTerm && (slow || late > hungAfter) {
+			best, victim = p, o
+		}
+	}
+	if best < 0 {
+		return 0, nil
+	}
+	if waited(victim) <= hungAfter {
+		m.spent++
+	}
+	delete(m.seen, best)
+	m.ledger.term[best]++
+	m.ledger.claimant[best] = m.ledger.self
+	m.stale = true
+	return victim, []Claim{{m.ledger.self, m.ledger.hands([]int{best})}}
+}
+
+// turns is how much later than others we overtake a piece, so that not all who are idle claim the same.
+func (m *Imports) turns(p int) time.Duration {
+	return time.Duration(min(((m.turn-p)%m.mates+m.mates)%m.mates, mostTurns)) * turnTime
+}
