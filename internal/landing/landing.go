@@ -240,11 +240,12 @@ func reason(err error) error {
 }
 
 // probe makes a file in a directory below the root, and removes it: permissions, mounts
-// and quotas have more ways to forbid writing than one could ask for. One that a killed
-// process of our number has left is no obstacle.
+// and quotas have more ways to forbid writing than one could ask for. What has its name
+// is removed and not opened: a killed process of our number has left it, or somebody put a pipe there.
 func (p place) probe(dir string) error {
 	name := filepath.Join(dir, fmt.Sprintf(".freshet-check.%d", os.Getpid()))
-	f, err := p.r.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
+	p.r.Remove(name) // or it is still there, which opening it finds out
+	f, err := p.r.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return p.wrap(err)
 	}

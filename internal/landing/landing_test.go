@@ -600,3 +600,28 @@ func TestPartNames(t *testing.T) {
 	land(t, r, long, []byte("x"), Meta{})
 	wantTree(t, dir, filepath.Base(long))
 }
+
+// TestProbeOfAPipe: others who may write in a root cannot have a node wait for ever in it.
+func TestProbeOfAPipe(t *testing.T) {
+	r, dir := openRoots(t)
+	pipe := filepath.Join(dir, fmt.Sprintf(".freshet-check.%d", os.Getpid()))
+	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	checked := make(chan error, 1)
+	go func() { checked <- r.Check(filepath.Join(dir, "model.bin")) }() // ends with the pipe's other end at the latest
+	select {
+	case err := <-checked:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the check waits for somebody to read from a pipe")
+		f, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-checked
+		f.Close()
+	}
+}
