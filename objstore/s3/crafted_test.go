@@ -217,6 +217,40 @@ func TestStalls(t *testing.T) {
 	}
 }
 
+// TestRefusalsAreShort: what a server says about a refusal is read as far as it can be of use,
+// and no longer than a body may stand still.
+func TestRefusalsAreShort(t *testing.T) {
+	var endless atomic.Bool
+	var sent atomic.Int64
+	c := crafted(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, "<Error><Code>AccessDenied</Code><Message>")
+		w.(http.Flusher).Flush()
+		for more := bytes.Repeat([]byte("no "), 10_000); endless.Load() && r.Context().Err() == nil && sent.Load() < 256<<20; {
+			n, err := w.Write(more)
+			if sent.Add(int64(n)); err != nil {
+				return
+			}
+		}
+		<-r.Context().Done()
+	})
+	c.StallTimeout = 200 * time.Millisecond
+	s := open(t, c)
+	o := objstore.Object{Key: "object", Size: 10, Version: `"v"`, Ranges: true}
+	for _, on := range []bool{false, true} {
+		endless.Store(on)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if _, err := s.ReadRange(ctx, o, 0, 10); err == nil || ctx.Err() != nil {
+			t.Errorf("endless %v: got %v, want an error before long", on, err)
+		}
+		cancel()
+	}
+	if sent.Load() > 32<<20 { // what the sockets take in is among it
+		t.Errorf("%d bytes of a refusal were read", sent.Load())
+	}
+}
+
 // signedFor is the region in a request's signature.
 func signedFor(r *http.Request) string {
 	_, scope, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=key/")

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -123,7 +124,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	limits := httpwire.Limits{Header: c.HeaderTimeout, Stall: c.StallTimeout}.WithDefaults()
-	client := &http.Client{Transport: transport(cfg, c.Dial, limits), CheckRedirect: checkRedirect}
+	client := &http.Client{Transport: terse{transport(cfg, c.Dial, limits), limits.Stall}, CheckRedirect: checkRedirect}
 	s := &Store{bucket: c.Bucket, part: c.PartSize, limits: limits, client: client}
 	if s.part == 0 {
 		s.part = defaultPart
@@ -197,6 +198,59 @@ func transport(cfg aws.Config, dial httpwire.DialFunc, l httpwire.Limits) *http.
 	}
 	httpwire.Configure(t, dial, l)
 	return t
+}
+
+// terse cuts short what a server says about a refusal, all of which the SDK would
+// keep, however long it is and takes to come.
+type terse struct {
+	*http.Transport
+	stall time.Duration
+}
+
+// longestRefusal is far more than the XML of any error.
+const longestRefusal = 64 << 10
+
+func (t terse) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, watch := httpwire.NewWatch(r.Context(), t.stall)
+	reply, err := t.Transport.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		watch.Stop()
+		return nil, err
+	}
+	b := &watched{reply.Body, reply.Body, watch}
+	if reply.StatusCode >= 300 {
+		watch.Start()
+		b.Reader = &refusal{reply.Body, longestRefusal}
+	}
+	reply.Body = b
+	return reply, nil
+}
+
+// watched is a body whose end is that of its watch, too.
+type watched struct {
+	io.Reader
+	body  io.Closer
+	watch *httpwire.Watch
+}
+
+func (w *watched) Close() error {
+	defer w.watch.Stop()
+	return w.body.Close()
+}
+
+// refusal ends where its body does, or breaks off, or has been read far enough:
+// the status says the most.
+type refusal struct {
+	body io.Reader
+	left int
+}
+
+func (r *refusal) Read(p []byte) (int, error) {
+	n, err := r.body.Read(p[:min(len(p), r.left)])
+	if r.left -= n; r.left == 0 || err != nil {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // checkRedirect follows what keeps method and body; a 301 tells of another
