@@ -154,7 +154,7 @@ func record(ctx context.Context, c *freshet.Client, job freshet.Job, boundS *flo
 	got := 0
 	var missing error
 	for _, n := range job.Nodes {
-		if err := c.Recording(ctx, job.ID, n.Name, w); err != nil {
+		if err := c.Recording(ctx, job.ID, n.Name, &capped{w, maxRecording}); err != nil {
 			if n.State != freshet.Present { // such a node may have had no part in it
 				slog.Warn("no recording", "job", job.ID, "node", n.Name, "err", err)
 			}
@@ -173,6 +173,23 @@ func record(ctx context.Context, c *freshet.Client, job freshet.Job, boundS *flo
 		return nil
 	}
 	return json.NewEncoder(w).Encode(swarm.Event{Kind: "bound", Job: job.ID, BoundS: *boundS, By: boundBy})
+}
+
+// maxRecording is twice what a node records of the most pieces that there can be.
+const maxRecording = 512 << 20
+
+// capped takes so many bytes and no more: how long a recording is, a node says that may lie.
+type capped struct {
+	w    io.Writer
+	left int
+}
+
+func (c *capped) Write(b []byte) (int, error) {
+	if len(b) > c.left {
+		return 0, fmt.Errorf("its recording is longer than %v", unit.Bytes(maxRecording))
+	}
+	c.left -= len(b)
+	return c.w.Write(b)
 }
 
 // save writes a job's recording and its report to files, those that are asked for.

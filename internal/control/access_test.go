@@ -292,10 +292,11 @@ func TestUnreachable(t *testing.T) {
 	ctx := testContext(t)
 	n2 := joined(t, h, "n2", Registration{})
 	for addr, want := range map[string]string{
-		"127.0.0.1:1": "hub cannot reach n1 at 127.0.0.1:1: connection refused; give --advertise an address that the other nodes can reach",
-		"0.0.0.0:7":   `advertised address "0.0.0.0:7" is no node's address: give --advertise one that the other nodes can reach`,
-		"n1":          `advertised address "n1": want HOST:PORT`,
-		n2.addr:       "hub cannot reach n1 at " + n2.addr + `: the other end is "n2.node", not "n1.node": the address leads to another machine; give --advertise an address that the other nodes can reach`,
+		"127.0.0.1:1":   "hub cannot reach n1 at 127.0.0.1:1: connection refused; give --advertise an address that the other nodes can reach",
+		"0.0.0.0:7":     `advertised address "0.0.0.0:7" is no node's address: give --advertise one that the other nodes can reach`,
+		"[::1%\x1bc]:7": `advertised address "[::1%?c]:7": want HOST:PORT`,
+		"n1":            `advertised address "n1": want HOST:PORT`,
+		n2.addr:         "hub cannot reach n1 at " + n2.addr + `: the other end is "n2.node", not "n1.node": the address leads to another machine; give --advertise an address that the other nodes can reach`,
 	} {
 		token, _, err := h.NewToken(ctx, 1, 0)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -102,6 +103,27 @@ func (m *member) check(ctx context.Context, r CheckRequest) (NodeCheck, error) {
 	return found, nil
 }
 
+// bound makes what a node says it found fit to be shown, and to be passed on with what others say.
+func (c *NodeCheck) bound() {
+	const mostRoots, mostCongestions = 256, 32
+	c.Roots = c.Roots[:min(len(c.Roots), mostRoots)]
+	for i, r := range c.Roots {
+		c.Roots[i].Dir, c.Roots[i].Error = peer.Printable(r.Dir, maxDest), oneLine(r.Error)
+	}
+	c.Failures = c.Failures[:min(len(c.Failures), mostMissed)]
+	for i, f := range c.Failures {
+		c.Failures[i] = Fault{Node: peer.Printable(f.Node, 64), Cause: oneLine(f.Cause)}
+	}
+	c.Congestions = c.Congestions[:min(len(c.Congestions), mostCongestions)]
+	for i, name := range c.Congestions {
+		c.Congestions[i] = peer.Printable(name, 32)
+	}
+	c.Version, c.Congestion, c.State = peer.Printable(c.Version, 64), peer.Printable(c.Congestion, 32), oneLine(c.State)
+	if c.Source != nil {
+		c.Source.Error = oneLine(c.Source.Error)
+	}
+}
+
 // check asks the selected nodes.
 func (h *Hub) check(ctx context.Context, r checkRequest) (Check, error) {
 	known := h.views()
@@ -148,6 +170,7 @@ func (h *Hub) check(ctx context.Context, r checkRequest) (Check, error) {
 			case err != nil:
 				c.Error = oneLine(err.Error())
 			default:
+				found.bound()
 				c.Found = &found
 			}
 		})

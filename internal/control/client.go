@@ -328,7 +328,8 @@ func (c *Client) WithdrawToken(ctx context.Context, id string) (TokenView, error
 	return t, err
 }
 
-// Recording copies to w what a node has recorded of a job. ErrNoRecording,
+// Recording copies to w what a node has recorded of a job, for as long as that node
+// says that there is more: w says how much it takes. ErrNoRecording,
 // ErrNoSuchJob, ErrNoSuchNode, ErrDown.
 func (c *Client) Recording(ctx context.Context, job, node string, w io.Writer) error {
 	r := recordingRequest{Node: node, chunk: chunk{Job: job, N: maxChunk}}

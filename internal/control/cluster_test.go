@@ -127,6 +127,7 @@ type fakeRunner struct {
 	prepErr error
 	present bool
 	record  string
+	found   NodeCheck // what Check says
 
 	mu      sync.Mutex
 	finish  chan NodeStatus // what Run returns
@@ -144,6 +145,7 @@ func (f *fakeRunner) Stat(context.Context, Spec) (objstore.Object, error) { retu
 func (f *fakeRunner) Prepare(context.Context, Job) (Prepared, error) {
 	return Prepared{Present: f.present}, f.prepErr
 }
+func (f *fakeRunner) Check(context.Context, CheckRequest) NodeCheck { return f.found }
 func (f *fakeRunner) Run(ctx context.Context, job Job, lost <-chan []string, report func(NodeStatus)) NodeStatus {
 	f.mu.Lock()
 	f.started++

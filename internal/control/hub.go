@@ -86,17 +86,18 @@ type node struct {
 	registering bool      // a registration is under way
 	tried       time.Time // when the last one began
 
-	statuses *rate.Limiter // of what it says unasked; nil: nothing yet
+	said     *rate.Limiter // what it says unasked; nil: nothing yet
 	renewals *rate.Limiter // of certificates that it asks for; nil: none yet
 }
 
-// patient says whether the hub listens to one more status of the node. An
-// agent sends four a second; what is left out the next beat says again.
-func (n *node) patient() bool {
-	if n.statuses == nil {
-		n.statuses = rate.NewLimiter(20, 40)
+// patient says whether the hub listens to one more message of the node, of so many bytes. An
+// agent sends about five a second, short ones; what is left out it says again with the next beat,
+// or asks once more.
+func (n *node) patient(bytes int) bool {
+	if n.said == nil {
+		n.said = rate.NewLimiter(40, 80)
 	}
-	return n.statuses.Allow()
+	return n.said.AllowN(time.Now(), 1+bytes>>16)
 }
 
 // up says whether the node is to be reckoned with. A connection that ended is
@@ -370,7 +371,8 @@ func (h *Hub) resumeJobs(ctx context.Context) {
 
 // heardFrom takes a message of a node. NATS has seen to it that only that node
 // can have sent it. It is called for one message after the other, so a node's
-// snapshots keep their order.
+// snapshots keep their order; and since all nodes wait for that, what one says too
+// often is dropped before anything is done about it.
 func (h *Hub) heardFrom(ctx context.Context, m *nats.Msg, notes chan<- string) {
 	parts := strings.Split(m.Subject, ".") // up, the node's name (as the server has checked), and what it wants
 	onlyTo(m, inbox(string(pki.Node), parts[1]))
@@ -379,6 +381,13 @@ func (h *Hub) heardFrom(ctx context.Context, m *nats.Msg, notes chan<- string) {
 		return
 	}
 	name := parts[1]
+	h.mu.Lock()
+	n := h.nodes[name]
+	heed := n == nil || n.patient(len(m.Data))
+	h.mu.Unlock()
+	if !heed {
+		return
+	}
 	switch parts[2] {
 	case "register":
 		done, err := h.letRegister(name, time.Now())
@@ -405,13 +414,6 @@ func (h *Hub) heardFrom(ctx context.Context, m *nats.Msg, notes chan<- string) {
 		h.mu.Unlock()
 		answer(m, append(revocations{}, list...), nil)
 	case "status":
-		h.mu.Lock()
-		n := h.nodes[name]
-		heed := n != nil && n.patient()
-		h.mu.Unlock()
-		if !heed {
-			return
-		}
 		var r report
 		if err := json.Unmarshal(m.Data, &r); err == nil { // nobody waits for an answer; the next beat says it again
 			h.reported(name, r)
@@ -419,11 +421,14 @@ func (h *Hub) heardFrom(ctx context.Context, m *nats.Msg, notes chan<- string) {
 	}
 }
 
+// reported hands on what a node says of its jobs: one word of each.
 func (h *Hub) reported(name string, r report) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	told := map[string]bool{}
 	for _, s := range r.Jobs {
-		if d := h.active[s.Job]; d != nil {
+		if d := h.active[s.Job]; d != nil && !told[s.Job] {
+			told[s.Job] = true
 			s.Status.Name = name
 			d.offer(hasStatus{s.Status})
 		}

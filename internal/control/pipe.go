@@ -3,6 +3,7 @@ package control
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/time/rate"
 
 	"github.com/freshet/freshet/internal/pki"
 )
@@ -50,7 +52,7 @@ func (h *Hub) serveControl(ctx context.Context, c *tls.Conn, who pki.Identity) e
 		defer c.Close()
 		io.Copy(deadlined{c}, in)
 	}()
-	err = h.forward(in, c, who)
+	err = h.forward(ctx, in, c, who)
 	in.Close()
 	<-out
 	return err
@@ -58,7 +60,7 @@ func (h *Hub) serveControl(ctx context.Context, c *tls.Conn, who pki.Identity) e
 
 // forward copies from the client to the server, and makes the client's CONNECT
 // say who it is.
-func (h *Hub) forward(in net.Conn, c net.Conn, who pki.Identity) error {
+func (h *Hub) forward(ctx context.Context, in net.Conn, c net.Conn, who pki.Identity) error {
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	r := bufio.NewReaderSize(c, maxLine)
 	line, err := r.ReadSlice('\n')
@@ -76,8 +78,33 @@ func (h *Hub) forward(in net.Conn, c net.Conn, who pki.Identity) error {
 		return err
 	}
 	c.SetReadDeadline(time.Time{}) // the server's pings find a dead client
-	_, err = io.Copy(in, r)
+	_, err = io.Copy(in, &held{ctx, r, rate.NewLimiter(linesPerSecond, atOnce), rate.NewLimiter(bytesPerSecond, atOnce)})
 	return err
+}
+
+// How much a client may say: far more than agents do, whose recordings are most of
+// it, and less than keeps the server from listening to others.
+const (
+	linesPerSecond = 20_000
+	bytesPerSecond = 8 << 20
+	atOnce         = 64 << 10 // of either
+)
+
+// held holds a client to so many lines and bytes a second. In the protocol of NATS each message
+// takes a line at least. What a client has to wait for waits in its own socket.
+type held struct {
+	ctx          context.Context
+	r            io.Reader
+	lines, bytes *rate.Limiter
+}
+
+func (h *held) Read(b []byte) (int, error) {
+	n, err := h.r.Read(b[:min(len(b), atOnce)])
+	lines := bytes.Count(b[:n], []byte{'\n'})
+	if werr := cmp.Or(h.lines.WaitN(h.ctx, lines), h.bytes.WaitN(h.ctx, n)); werr != nil {
+		return 0, werr
+	}
+	return n, err
 }
 
 // identify rewrites a CONNECT line of the NATS client protocol, so that it

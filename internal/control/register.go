@@ -72,7 +72,7 @@ func (h *Hub) register(ctx context.Context, name string, body []byte) error {
 
 func (r *Registration) check() error {
 	host, port, err := net.SplitHostPort(r.Addr)
-	if err != nil || host == "" || len(r.Addr) > 300 {
+	if err != nil || host == "" || len(r.Addr) > 300 || oneLine(r.Addr) != r.Addr { // a zone (RFC 4007) may hold anything
 		return fail(ErrInvalid, "advertised address %q: want HOST:PORT", peer.Printable(r.Addr, 300))
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
@@ -95,7 +95,7 @@ func (r *Registration) check() error {
 	for i := range r.Roots {
 		r.Roots[i] = peer.Printable(r.Roots[i], maxDest)
 	}
-	r.Version = peer.Printable(r.Version, 64)
+	r.Version, r.Security = peer.Printable(r.Version, 64), peer.Printable(r.Security, 16)
 	return nil
 }
 

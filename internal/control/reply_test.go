@@ -67,16 +67,19 @@ func TestAnswersGoOnlyToTheAsker(t *testing.T) {
 	}
 }
 
-// A node that floods is heard four times a second and more, not always.
+// A hub listens to a node that floods it for a few messages a second, and for fewer if
+// they are long.
 func TestStatusFlood(t *testing.T) {
-	n := &node{}
-	heard := 0
-	for range 10_000 {
-		if n.patient() {
-			heard++
+	for _, tt := range []struct{ bytes, least, most int }{{0, 80, 400}, {maxUp, 4, 24}} {
+		n := &node{}
+		heard := 0
+		for range 10_000 {
+			if n.patient(tt.bytes) {
+				heard++
+			}
 		}
-	}
-	if heard < 40 || heard > 200 {
-		t.Errorf("%d of 10,000 statuses at once were heeded, want about 40", heard)
+		if heard < tt.least || heard > tt.most {
+			t.Errorf("%d of 10,000 messages of %d bytes at once were heeded, want %d to %d", heard, tt.bytes, tt.least, tt.most)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
@@ -37,7 +38,7 @@ func (s *Spec) check() error {
 		return fail(ErrInvalid, "no destination: want an absolute path, the same on every node")
 	case len(s.Dest) > maxDest:
 		return fail(ErrInvalid, "destination of %d characters is too long", len(s.Dest))
-	case strings.ContainsAny(s.Dest, "\x00\n\r"):
+	case strings.ContainsFunc(s.Dest, unicode.IsControl):
 		return fail(ErrInvalid, "destination %q holds a control character", s.Dest)
 	case !filepath.IsAbs(s.Dest):
 		return fail(ErrInvalid, "destination %q is not absolute: it names the same file on every node", s.Dest)

@@ -1,0 +1,46 @@
+package control
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestWhatNodesFindIsBounded: what a node says when it is asked to check itself is shown on
+// the terminal of an admin. It cannot act there, and does not crowd out what others say.
+func TestWhatNodesFindIsBounded(t *testing.T) {
+	noLeaks(t)
+	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	bad := joined(t, h, "n1", Registration{})
+	const escape = "\x1b]0;mine\a\n"
+	long := escape + strings.Repeat("x", 100_000)
+	bad.found = NodeCheck{
+		Version: long, Congestion: long, Congestions: slices.Repeat([]string{long}, 40), State: long, Source: &SourceCheck{Error: long},
+		Roots: []RootCheck{{Dir: long, Error: long}}, Failures: slices.Repeat([]Fault{{Node: long, Cause: long}}, 10),
+	}
+	joined(t, h, "n2", Registration{}).found = NodeCheck{Version: "v2"}
+	c, err := h.client(t, ClientOptions{}).Check(testContext(t), nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Nodes) != 2 || c.Nodes[0].Found == nil || c.Nodes[1].Found == nil || c.Nodes[1].Found.Version != "v2" {
+		t.Fatalf("got %+v", c)
+	}
+	found := c.Nodes[0].Found
+	b, err := json.Marshal(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sign := range []string{`\u001b`, `\u0007`, `\n`} {
+		if strings.Contains(string(b), sign) {
+			t.Errorf("the answer of n1 holds %s: %.200s", sign, b)
+		}
+	}
+	if len(b) > 64<<10 {
+		t.Errorf("the answer of n1 has %d bytes", len(b))
+	}
+	if len(found.Failures) != 10 || len(found.Roots) != 1 || found.Source == nil || !strings.Contains(found.State, "mine") {
+		t.Errorf("what it said is gone: %.400s", b)
+	}
+}
