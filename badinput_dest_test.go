@@ -79,6 +79,7 @@ func TestBadDestination(t *testing.T) {
 		{"data/model", "not absolute"},
 		{c.dest("new") + "/", "is a directory: name the file"},
 		{c.dest("new\nline"), "control character"},
+		{c.dest("clears\x1b[2Jthe screen"), "control character"},
 		{"/" + strings.Repeat("x", 5000), "too long"},
 	} {
 		says(t, c.refused(t, freshet.Spec{Source: source, Dest: tt.dest}), tt.want)
@@ -147,4 +148,43 @@ func withoutRecords(tree string) string {
 		}
 	}
 	return b.String()
+}
+
+// TestStateIsNoObject: who submits jobs cannot have a node give away what lies in a state
+// directory, its own or that of another process on the machine, or be told to write there.
+func TestStateIsNoObject(t *testing.T) {
+	c := newCluster(t, 1)
+	data := random(5, 1000)
+	config := c.config(t, "n1")
+	config.Roots = append(config.Roots, c.dir) // all states lie in it
+	c.start(t, config)
+	link := filepath.Join(c.root("n0"), "link.pem")
+	if err := os.Symlink(filepath.Join(c.dir, "n0", "state", "hub", "authority.pem"), link); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, c.dir)
+	for _, path := range []string{
+		filepath.Join(c.dir, "n0", "state", "hub", "authority.pem"), filepath.Join(c.dir, "n0", "data", "..", "state", "node.pem"),
+		filepath.Join(c.dir, "n1", "state", "node.pem"), link,
+	} {
+		says(t, c.refused(t, freshet.Spec{Source: "file://" + path, Dest: c.dest("stolen"), ShareAccess: true}), path, "state directory", "no job reads")
+	}
+	source := fileSource(t, data)
+	for _, dest := range []string{
+		filepath.Join(c.dir, "n1", "state", "revoked.json"), filepath.Join(c.dir, "n0", "state", "hub", "authority.pem"),
+		filepath.Join(c.dir, "n1", "state", "new", "file"),
+	} {
+		j := c.run(t, freshet.Spec{Source: source, Dest: dest, Nodes: []string{"n1"}})
+		if j.State != freshet.Failed {
+			t.Errorf("%s: the job is %s", dest, j.State)
+		}
+		says(t, status(t, j, "n1").Error, dest, "state directory", "no job reads")
+	}
+	if after := tree(t, c.dir); withoutRecords(after) != withoutRecords(before) {
+		t.Errorf("now there is\n%s\nwas\n%s", after, before)
+	}
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	arrived(t, c.run(t, freshet.Spec{Source: source, Dest: c.dest("beside")}), data)
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/peer"
-	"github.com/freshet/freshet/objstore/open"
 	"github.com/freshet/freshet/objstore/retry"
 	"github.com/freshet/freshet/unit"
 )
@@ -97,7 +96,7 @@ func (w *worker) reachAll(ctx context.Context, peers []control.Member) (reached 
 func (w *worker) checkSource(ctx context.Context, source string) *control.SourceCheck {
 	c := &control.SourceCheck{}
 	err := func() error {
-		store, key, err := open.URL(ctx, source, open.Options{Dial: w.dial})
+		store, key, err := w.open(ctx, source)
 		if err != nil {
 			return err
 		}

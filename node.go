@@ -157,7 +157,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 	options := peer.Options{Trusted: c.Security == SecurityTrusted, In: in, Out: out, Log: n.log}
 	dial := peer.Dialer("", nil, nil) // the control plane's traffic is not counted
 	if c.ControlPlane {
-		n.hub, err = control.OpenHub(ctx, control.Config{State: filepath.Join(c.State, "hub"), NATS: c.NATS, NATSCreds: c.NATSCreds, Log: n.log, Dial: dial, Life: c.life})
+		n.hub, err = control.OpenHub(ctx, control.Config{State: filepath.Join(c.State, hubName), NATS: c.NATS, NATSCreds: c.NATSCreds, Log: n.log, Dial: dial, Life: c.life})
 		if err != nil {
 			return err
 		}
@@ -206,9 +206,25 @@ func (n *Node) open(ctx context.Context) (err error) {
 	return nil
 }
 
-func (c *NodeConfig) credentialsFile() string { return filepath.Join(c.State, "node.pem") }
+func (c *NodeConfig) credentialsFile() string { return filepath.Join(c.State, credentialsName) }
 func (c *NodeConfig) revokedFile() string     { return filepath.Join(c.State, "revoked.json") }
 func (c *NodeConfig) joinedFile() string      { return filepath.Join(c.State, "joined-with") }
+
+// What is in a state directory, besides.
+const (
+	lockName        = "lock"
+	credentialsName = "node.pem" // of an agent
+	hubName         = "hub"      // directory of a control plane
+)
+
+// isState says whether dir is a state directory: of a control plane, an agent, or both.
+func isState(dir string) bool {
+	has := func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	}
+	return has(lockName) && (has(credentialsName) || has(hubName))
+}
 
 // credentials are those in path or, for who has none yet, new ones in exchange for the token.
 func credentials(ctx context.Context, c *NodeConfig, path string, dial func(context.Context, string, string) (net.Conn, error)) (*pki.Credentials, error) {
@@ -360,7 +376,7 @@ func (n *Node) abandon() {
 // lockState keeps other processes out of a state directory: two control planes
 // over the same records would ruin them. The lock ends with the file, or the process.
 func lockState(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}

@@ -125,9 +125,44 @@ func (w *worker) Stat(ctx context.Context, spec control.Spec) (objstore.Object, 
 	return stat(ctx, store, key, spec)
 }
 
+// open opens a job's store.
+func (w *worker) open(ctx context.Context, source string) (objstore.Store, string, error) {
+	if path, ok := strings.CutPrefix(source, "file://"); ok {
+		if err := notOurs(path); err != nil {
+			return nil, "", objstore.Permanent(err)
+		}
+	}
+	return open.URL(ctx, source, open.Options{Dial: w.dial})
+}
+
+// notOurs is an error if path lies in a state directory, of whatever process of ours. Who
+// submits jobs must neither get at the keys there, nor put others in their place.
+func notOurs(path string) error {
+	dir := filepath.Clean(path)
+	for {
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			dir = real
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir) // it is to be made
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if isState(dir) {
+			return fmt.Errorf("%s lies in Freshet's state directory %s, where no job reads or writes", path, dir)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
 // hasten opens a job's store for what somebody waits for.
 func (w *worker) hasten(ctx context.Context, spec control.Spec) (objstore.Store, string, error) {
-	store, key, err := open.URL(ctx, spec.Source, open.Options{Dial: w.dial})
+	store, key, err := w.open(ctx, spec.Source)
 	if err != nil {
 		return nil, "", err
 	}
@@ -154,6 +189,9 @@ func (w *worker) dest(spec control.Spec) string {
 // proves that it may.
 func (w *worker) Prepare(ctx context.Context, job control.Job) (p control.Prepared, err error) {
 	dest := w.dest(job.Spec)
+	if err := notOurs(dest); err != nil {
+		return p, err
+	}
 	if err := w.roots.Check(dest); err != nil {
 		return p, err
 	}
@@ -325,7 +363,7 @@ func (p *part) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	store, key, err := open.URL(ctx, p.job.Spec.Source, open.Options{Dial: p.dial})
+	store, key, err := p.open(ctx, p.job.Spec.Source)
 	if err != nil {
 		return err
 	}
