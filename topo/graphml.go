@@ -112,12 +112,8 @@ func (g *graphML) take(token xml.Token) error {
 		if len(g.inside) >= maxDepth {
 			return g.wrong("%s: more than %d elements one in another", short(t.Name.Local), maxDepth)
 		}
-		parent := ""
-		if len(g.inside) > 0 {
-			parent = g.inside[len(g.inside)-1]
-		}
 		g.inside = append(g.inside, t.Name.Local)
-		return g.begin(parent, t)
+		return g.begin(t)
 	case xml.EndElement:
 		g.inside = g.inside[:len(g.inside)-1]
 		if g.key != "" && len(g.inside) == g.keyDepth {
@@ -133,7 +129,7 @@ func (g *graphML) take(token xml.Token) error {
 	return nil
 }
 
-func (g *graphML) begin(parent string, t xml.StartElement) error {
+func (g *graphML) begin(t xml.StartElement) error {
 	attr := func(name string) (string, error) {
 		for _, a := range t.Attr {
 			if a.Name.Local == name && a.Value != "" {
@@ -142,23 +138,24 @@ func (g *graphML) begin(parent string, t xml.StartElement) error {
 		}
 		return "", g.wrong("%s: %s is missing", t.Name.Local, name)
 	}
-	switch in := parent + " " + t.Name.Local; in {
-	case " graphml", "graphml graph", "graph node", "graph edge", "graphml key":
-	case "node data", "edge data":
+	const graph = "graphml graph"
+	switch strings.Join(g.inside, " ") {
+	case "graphml", graph, "graphml key", graph + " node", graph + " edge":
+	case graph + " node data", graph + " edge data":
 		id, err := attr("key")
 		if err != nil {
 			return err
 		}
 		name, ok := g.keys[id]
 		if !ok {
-			return g.wrong("%s: data: there is no key %s", parent, short(id))
+			return g.wrong("%s: data: there is no key %s", g.inside[2], short(id))
 		}
 		g.key, g.keyDepth = name, len(g.inside)-1
 		return nil
-	case "graph hyperedge", "node graph", "edge graph":
+	case graph + " hyperedge", graph + " node graph", graph + " edge graph":
 		return g.wrong("%s is not read", t.Name.Local)
 	default:
-		if parent == "" {
+		if len(g.inside) == 1 {
 			return g.wrong("want graphml, not %s", short(t.Name.Local))
 		}
 		return nil // data of the graph, descriptions, what others add
