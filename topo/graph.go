@@ -85,6 +85,34 @@ func (g *Graph) Medium(c Channel) Channel {
 	return c
 }
 
+// Parts says for each place which part of the network it is in, and how many parts there are: places of
+// one part are joined by links, whatever their rates. Part 0 is that of place 0. O(places + links).
+func (g *Graph) Parts() (part []int32, parts int) {
+	part = make([]int32, g.Places())
+	for p := range part {
+		part[p] = -1
+	}
+	var queue []int
+	for p := range part {
+		if part[p] >= 0 {
+			continue
+		}
+		part[p] = int32(parts)
+		for queue = append(queue[:0], p); len(queue) > 0; {
+			at := queue[len(queue)-1]
+			queue = queue[:len(queue)-1]
+			for _, c := range g.Out(at) {
+				if q := g.To(c); part[q] < 0 {
+					part[q] = int32(parts)
+					queue = append(queue, q)
+				}
+			}
+		}
+		parts++
+	}
+	return part, parts
+}
+
 // Tree is the tree of g, or nil if there is a cycle or a host with more than one link, which
 // would pass on what it may not. A network in parts has a tree for each.
 func (g *Graph) Tree() *Tree { return g.tree }

@@ -164,8 +164,19 @@ func TestTree(t *testing.T) {
 			}
 		}
 		count := map[int]bool{}
+		numbered, k := g.Parts()
 		for _, p := range parts {
 			count[p] = true
+		}
+		if k != len(count) {
+			t.Fatalf("seed %d: %d parts, want %d", seed, k, len(count))
+		}
+		for p := range parts {
+			for q := range parts {
+				if (numbered[p] == numbered[q]) != (parts[p] == parts[q]) {
+					t.Fatalf("seed %d: parts %v, want %v", seed, numbered, parts)
+				}
+			}
 		}
 		isTree := len(n.Links) == g.Places()-len(count)
 		for h := range g.Hosts() {

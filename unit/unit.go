@@ -154,6 +154,31 @@ func (r Bandwidth) String() string {
 	}
 }
 
+// Bits prints r as links are: in SI bits per second, with three digits: "1 Gbit",
+// "12.5 Mbit", "540 kbit".
+func (r Bandwidth) Bits() string {
+	b := float64(r) * 8
+	unit := " bit"
+	for _, next := range []string{" kbit", " Mbit", " Gbit", " Tbit"} {
+		if b < 999.5 {
+			break
+		}
+		b, unit = b/1000, next
+	}
+	places := 2
+	switch {
+	case b >= 99.95:
+		places = 0
+	case b >= 9.995:
+		places = 1
+	}
+	s := strconv.FormatFloat(b, 'f', places, 64)
+	if places > 0 {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s + unit
+}
+
 // Set makes *Bandwidth a flag value.
 func (r *Bandwidth) Set(s string) (err error) { *r, err = ParseBandwidth(s); return err }
 

@@ -1,0 +1,239 @@
+package picture
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"slices"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// point is where something is, in pixels.
+type point struct{ x, y float64 }
+
+// plane draws a network that is no tree.
+func (d *drawing) plane() {
+	f := &d.fold
+	bs := f.bundles(d.Graph)
+	k := len(f.nodes)
+	radius := make([]float64, k)
+	for i, n := range f.nodes {
+		radius[i] = 5 + 2.2*math.Sqrt(float64(len(n.hosts)))
+		if len(n.hosts) > 0 {
+			radius[i] = max(radius[i], 8)
+		}
+		radius[i] = min(radius[i], 34)
+	}
+	size := 900 * math.Sqrt(max(1, float64(k)/90))
+	d.width, d.height = size*1.4, size
+	at := d.positions(bs, radius)
+	degree := make([]int, k)
+	for _, b := range bs {
+		degree[b.from]++
+		degree[b.to]++
+	}
+	for _, b := range bs {
+		d.bundle(b, at[b.from], at[b.to])
+	}
+	for i := range f.nodes {
+		d.node(&f.nodes[i], at[i], radius[i])
+	}
+	d.labels(at, radius, degree)
+}
+
+// bundle draws all links between two nodes.
+func (d *drawing) bundle(b bundle, p, q point) {
+	var there, back unit.Bandwidth
+	var used []int
+	loadThere, loadBack := 0.0, 0.0
+	says := ""
+	for i, c := range b.channels {
+		there += d.Rate(c)
+		back += d.Rate(c ^ 1)
+		loadThere, loadBack = max(loadThere, d.load(c)), max(loadBack, d.load(c^1))
+		used = append(append(used, d.using[c]...), d.using[c^1]...)
+		switch {
+		case i < 6:
+			says += d.says(c) + "\n"
+		case i == 6:
+			says += fmt.Sprintf("and %d more links\n", len(b.channels)-i)
+		}
+	}
+	length := math.Hypot(q.x-p.x, q.y-p.y)
+	if length == 0 {
+		return
+	}
+	// To the right of who goes from p to q.
+	nx, ny := -(q.y-p.y)/length, (q.x-p.x)/length
+	line := func(off float64, colour string, wide float64) {
+		d.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%.1f"><title>%s</title></line>`+"\n",
+			p.x+nx*off, p.y+ny*off, q.x+nx*off, q.y+ny*off, colour, wide, html.EscapeString(says))
+	}
+	if d.Load != nil {
+		line(1.5, loadColour(loadThere), max(1.5, d.thickness(there)*0.8))
+		line(-1.5, loadColour(loadBack), max(1.5, d.thickness(back)*0.8))
+	} else {
+		line(0, d.colour(b.channels[0]), d.thickness(max(there, back)))
+	}
+	slices.Sort(used)
+	for i, k := range slices.Compact(used) {
+		line(5+2.6*float64(i), groupColours[k], 1.6)
+	}
+}
+
+// node draws a switch or a site as a circle, with its hosts in it.
+func (d *drawing) node(n *node, p point, r float64) {
+	says := n.name
+	switch {
+	case n.top < d.Hosts():
+		d.host(n.top, p.x, p.y, 12)
+		return
+	case n.switches > 1:
+		says += fmt.Sprintf("\n%d hosts, %d switches", len(n.hosts), n.switches)
+	case len(n.hosts) > 0:
+		says += fmt.Sprintf("\n%d hosts", len(n.hosts))
+	}
+	fill := "#fff"
+	if n.switches > 1 || len(n.hosts) > 0 {
+		fill = "#eef2f7"
+	}
+	d.printf(`<circle cx="%.1f" cy="%.1f" r="%.1f" fill="%s" stroke="#445" stroke-width="1.2"><title>%s</title></circle>`+"\n", p.x, p.y, r, fill, html.EscapeString(says))
+	if len(n.hosts) == 0 {
+		return
+	}
+	// Hosts on the spiral of a sunflower: evenly, however many they are.
+	most := min(len(n.hosts), 120)
+	size := min(6.0, 1.5*(r-2)/math.Sqrt(float64(most)))
+	for i := range most {
+		h := n.hosts[i*len(n.hosts)/most]
+		a, away := float64(i)*2.399963, (r-1-size*0.6)*math.Sqrt((float64(i)+0.5)/float64(most))
+		if most == 1 {
+			away = 0
+		}
+		d.host(h, p.x+away*math.Cos(a), p.y+away*math.Sin(a), size)
+	}
+}
+
+type box struct{ x1, y1, x2, y2 float64 }
+
+func (a box) meets(b box) bool { return a.x1 < b.x2 && b.x1 < a.x2 && a.y1 < b.y2 && b.y1 < a.y2 }
+
+// labels writes names where there is room; the most connected first.
+func (d *drawing) labels(at []point, radius []float64, degree []int) {
+	order := make([]int, len(at))
+	var taken []box
+	for i, p := range at {
+		order[i] = i
+		r := radius[i]
+		taken = append(taken, box{p.x - r, p.y - r, p.x + r, p.y + r})
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := len(d.fold.nodes[a].hosts)+degree[a]*3, len(d.fold.nodes[b].hosts)+degree[b]*3
+		return y - x
+	})
+	for _, i := range order {
+		name := cut(d.fold.nodes[i].name, 22)
+		w, p, r := textWidth(name)*0.9, at[i], radius[i]+3
+		for _, c := range []struct {
+			x, y   float64
+			anchor string
+		}{
+			{p.x + r, p.y, "start"}, {p.x, p.y + r + 6, "middle"}, {p.x, p.y - r - 6, "middle"}, {p.x - r, p.y, "end"},
+			{p.x + r*0.7, p.y + r*0.7 + 4, "start"}, {p.x + r*0.7, p.y - r*0.7 - 4, "start"},
+			{p.x - r*0.7, p.y + r*0.7 + 4, "end"}, {p.x - r*0.7, p.y - r*0.7 - 4, "end"},
+		} {
+			left := c.x
+			switch c.anchor {
+			case "middle":
+				left -= w / 2
+			case "end":
+				left -= w
+			}
+			b := box{left, c.y - 6, left + w, c.y + 6}
+			if b.x1 < 2 || b.x2 > d.width-2 || slices.ContainsFunc(taken, b.meets) {
+				continue
+			}
+			taken = append(taken, b)
+			d.printf(`<text x="%.1f" y="%.1f" text-anchor="%s" font-size="11" class="h">%s</text>`+"\n", c.x, c.y+3.8, c.anchor, html.EscapeString(name))
+			break
+		}
+	}
+}
+
+// positions finds where nodes are.
+func (d *drawing) positions(bs []bundle, radius []float64) []point {
+	k := len(d.fold.nodes)
+	const margin = 60.0
+	frame := box{margin, margin / 2, d.width - margin, d.height - margin/2}
+	next := neighbours(k, bs)
+	if at, ok := d.onEarth(next, frame); ok {
+		apart(at, radius, frame)
+		return at
+	}
+	if at, ok := d.layered(bs, next, frame); ok {
+		return at
+	}
+	at := stress(next, frame)
+	apart(at, radius, frame)
+	return at
+}
+
+// onEarth are the places that the file has, if it has at least half of them. Dense regions are drawn wider.
+func (d *drawing) onEarth(next [][]int32, frame box) ([]point, bool) {
+	n := d.Network()
+	k := len(d.fold.nodes)
+	at, count := make([]point, k), make([]int, k)
+	for i, s := range n.Switches {
+		if s.At != nil {
+			f := d.fold.of[len(n.Hosts)+i]
+			at[f].x += s.At.Lon
+			at[f].y -= s.At.Lat
+			count[f]++
+		}
+	}
+	known := make([]bool, k)
+	some, lat := 0, 0.0
+	for i := range at {
+		if count[i] > 0 {
+			at[i].x /= float64(count[i])
+			at[i].y /= float64(count[i])
+			known[i] = true
+			some++
+			lat -= at[i].y
+		}
+	}
+	if 2*some < k || some < 2 {
+		return nil, false
+	}
+	wide := math.Cos(lat / float64(some) * math.Pi / 180)
+	for i := range at {
+		at[i].x *= wide
+	}
+	// Who is nowhere is between its neighbours.
+	for range k {
+		todo := false
+		for i := range at {
+			if known[i] {
+				continue
+			}
+			sum, m := point{}, 0.0
+			for _, q := range next[i] {
+				if known[q] {
+					sum.x, sum.y, m = sum.x+at[q].x, sum.y+at[q].y, m+1
+				}
+			}
+			if m > 0 {
+				at[i], known[i] = point{sum.x / m, sum.y / m}, true
+			} else {
+				todo = true
+			}
+		}
+		if !todo {
+			break
+		}
+	}
+	fit(at, frame, true)
+	even(at, frame, 0.45)
+	return at, true
+}

@@ -1,0 +1,359 @@
+package picture
+
+import (
+	"fmt"
+	"html"
+	"slices"
+	"strings"
+
+	"github.com/freshet/freshet/topo"
+)
+
+const (
+	rowsMost   = 90
+	levelsMost = 12 // of switches from the left to the right
+	column     = 150.0
+	square     = 9.0
+	pitch      = 11.0 // of squares
+	perLine    = 40   // squares
+	linesMost  = 5
+	labelWide  = 210.0
+)
+
+// row is a line of a tree's picture: a switch, or all that is below it, with the hosts.
+type row struct {
+	top      int // -1: what is not shown one by one
+	label    string
+	hosts    []int
+	switches int
+	inside   []topo.Channel // links between its switches
+	y, high  float64
+}
+
+// treeDrawing is how a tree is laid out.
+type treeDrawing struct {
+	*drawing
+	tree  *topo.Tree
+	below [][]int32 // by place: the switches below it, in their order
+	site  []string  // by place: the site of all below it; "*" if there are several or none
+	cut   int32     // what is that deep is a row with all below it
+	rows  []row
+	y     []float64 // by place, where it is drawn
+	shown []int     // switches, in order
+	rowOf map[int]int
+}
+
+func (d *drawing) tree() {
+	t := &treeDrawing{drawing: d, tree: d.Tree(), below: make([][]int32, d.Places()), site: make([]string, d.Places()), rowOf: map[int]int{}}
+	n := d.Network()
+	for p := d.Hosts(); p < d.Places(); p++ {
+		t.site[p] = "?" // nothing is known yet
+		if s := n.Switches[p-len(n.Hosts)].Site; s != "" {
+			t.site[p] = s
+		}
+	}
+	deepest := int32(0)
+	for _, p := range slices.Backward(t.tree.Order) {
+		if int(p) < d.Hosts() {
+			if t.site[p] = n.Hosts[p].Site; t.site[p] == "" {
+				t.site[p] = "*"
+			}
+		} else {
+			deepest = max(deepest, t.tree.Depth[p])
+		}
+		if up := t.tree.Up[p]; up >= 0 {
+			q := d.To(up)
+			switch {
+			case t.site[q] == "?" || q < d.Hosts():
+				t.site[q] = t.site[p]
+			case t.site[p] != "?" && t.site[q] != t.site[p]:
+				t.site[q] = "*"
+			}
+		}
+	}
+	for _, p := range t.tree.Order {
+		if up := t.tree.Up[p]; up >= 0 && int(p) >= d.Hosts() {
+			t.below[d.To(up)] = append(t.below[d.To(up)], p)
+		}
+	}
+	for _, b := range t.below {
+		slices.Sort(b)
+	}
+	for t.cut = min(deepest, levelsMost); ; t.cut-- {
+		t.rows, t.shown = t.rows[:0], t.shown[:0]
+		for p := range d.Places() {
+			if t.tree.Up[p] < 0 {
+				t.add(p)
+			}
+		}
+		if len(t.rows) <= rowsMost || t.cut <= 1 {
+			break
+		}
+	}
+	t.cutRows()
+	t.place()
+	t.draw()
+}
+
+// add makes the rows of a place and all below it.
+func (t *treeDrawing) add(p int) {
+	t.shown = append(t.shown, p)
+	whole := t.tree.Depth[p] >= t.cut || t.Hosts() > foldBeyond && t.site[p] != "*" && t.site[p] != "?"
+	r := row{top: p, label: t.Name(p)}
+	if whole {
+		t.gather(p, &r)
+		if r.switches > 1 && t.site[p] != "*" && t.site[p] != "?" {
+			r.label = t.site[p]
+		}
+	} else {
+		for _, c := range t.Out(p) {
+			if h := t.To(c); h < t.Hosts() && c != t.tree.Up[p] {
+				r.hosts = append(r.hosts, h)
+			}
+		}
+		r.switches = 1
+	}
+	if p < t.Hosts() {
+		r.hosts, r.switches = append([]int{p}, r.hosts...), 0
+	}
+	if whole || len(r.hosts) > 0 || len(t.below[p]) == 0 {
+		t.rows = append(t.rows, r)
+	}
+	if !whole {
+		for _, q := range t.below[p] {
+			t.add(int(q))
+		}
+	}
+}
+
+// gather adds all hosts and switches at and below p to a row.
+func (t *treeDrawing) gather(p int, r *row) {
+	todo := []int{p}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if at >= t.Hosts() {
+			r.switches++
+		}
+		for _, c := range t.Out(at) {
+			q := t.To(c)
+			switch {
+			case c == t.tree.Up[at]:
+			case q < t.Hosts():
+				r.hosts = append(r.hosts, q)
+			default:
+				r.inside = append(r.inside, c)
+				todo = append(todo, q)
+			}
+		}
+	}
+	slices.Sort(r.hosts)
+}
+
+// cutRows makes one row of all that are too many.
+func (t *treeDrawing) cutRows() {
+	if len(t.rows) <= rowsMost {
+		return
+	}
+	rest := row{top: -1}
+	gone := map[int]bool{}
+	for _, r := range t.rows[rowsMost-1:] {
+		gone[r.top] = true
+		rest.hosts = append(rest.hosts, r.hosts...)
+		rest.switches += r.switches
+	}
+	rest.label = fmt.Sprintf("and %d more", len(t.rows)-rowsMost+1)
+	t.rows = append(t.rows[:rowsMost-1], rest)
+	t.shown = slices.DeleteFunc(t.shown, func(p int) bool { return gone[p] })
+}
+
+// place finds where everything is.
+func (t *treeDrawing) place() {
+	t.y = make([]float64, t.Places())
+	y := 6.0
+	for i := range t.rows {
+		r := &t.rows[i]
+		lines := (len(r.hosts) + perLine - 1) / perLine
+		if lines > linesMost {
+			lines = 1
+		}
+		r.high = max(24, float64(lines)*pitch+8)
+		r.y = y + r.high/2
+		y += r.high
+		if r.top >= 0 {
+			t.y[r.top] = r.y
+			t.rowOf[r.top] = i
+		}
+	}
+	// A switch stands in the middle of what is below it; one that has hosts, too, beside those.
+	for _, p := range slices.Backward(t.shown) {
+		if _, ok := t.rowOf[p]; ok {
+			continue
+		}
+		first, last := -1.0, 0.0
+		for _, q := range t.below[p] {
+			if at := t.y[q]; at > 0 {
+				if first < 0 || at < first {
+					first = at
+				}
+				last = max(last, at)
+			}
+		}
+		t.y[p] = (max(first, 6) + max(last, 6)) / 2
+	}
+	t.height = y + 10
+}
+
+func (t *treeDrawing) x(p int) float64 { return 40 + column*float64(t.tree.Depth[p]) }
+
+func (t *treeDrawing) draw() {
+	deepest := 0.0
+	for _, p := range t.shown {
+		deepest = max(deepest, t.x(p))
+	}
+	hostsAt := deepest + labelWide
+	t.width = hostsAt + perLine*pitch + 130
+	for i, r := range t.rows {
+		if i%2 == 1 {
+			t.printf(`<rect x="0" y="%.1f" width="100%%" height="%.1f" fill="#f6f8fa"/>`+"\n", r.y-r.high/2, r.high)
+		}
+	}
+	for _, p := range t.shown {
+		if up := t.tree.Up[p]; up >= 0 {
+			t.link(up, t.x(t.To(up)), t.y[t.To(up)], t.x(p), t.y[p])
+		}
+	}
+	for _, p := range t.shown {
+		if _, ok := t.rowOf[p]; !ok {
+			t.printf(`<circle cx="%.1f" cy="%.1f" r="4.5" fill="#fff" stroke="#445" stroke-width="1.5"><title>%s</title></circle>`+"\n", t.x(p), t.y[p], html.EscapeString(t.Name(p)))
+			t.text(t.x(p), t.y[p]-13, "middle", "n h", cut(t.Name(p), 18))
+		}
+	}
+	for _, r := range t.rows {
+		t.row(r, hostsAt)
+	}
+}
+
+// link draws the link of a switch to the one above it, which is on the left.
+func (t *treeDrawing) link(up topo.Channel, x1, y1, x2, y2 float64) {
+	down := up ^ 1
+	line := func(off float64, colour string, wide float64, says string) {
+		mid := (x1 + x2) / 2
+		t.printf(`<path d="M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f" fill="none" stroke="%s" stroke-width="%.1f"><title>%s</title></path>`+"\n",
+			x1, y1+off, mid, y1+off, mid, y2+off, x2, y2+off, colour, wide, html.EscapeString(says))
+	}
+	label := ""
+	if t.Load == nil {
+		line(0, t.colour(down), t.thickness(max(t.Rate(down), t.Rate(up))), t.says(down))
+		label = brief(t.Rate(down).Bits())
+		if t.Rate(down) != t.Rate(up) {
+			label = "↓" + label + " ↑" + brief(t.Rate(up).Bits())
+		}
+	} else {
+		line(-1.5, t.colour(up), max(1.5, t.thickness(t.Rate(up))*0.8), t.says(up))
+		line(1.5, t.colour(down), max(1.5, t.thickness(t.Rate(down))*0.8), t.says(down))
+		label = fmt.Sprintf("↑%.0f ↓%.0f %%", 100*t.load(up), 100*t.load(down))
+	}
+	used := append(slices.Clone(t.using[up]), t.using[down]...)
+	slices.Sort(used)
+	for i, k := range slices.Compact(used) {
+		line(5+2.6*float64(i), groupColours[k], 1.6, t.groupName(k))
+	}
+	t.text(x2-9, y2-8, "end", "s h", label)
+}
+
+// brief leaves the unit's bit out: "540M".
+func brief(rate string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(rate, "bit"), " ", "")
+}
+
+func (t *treeDrawing) row(r row, hostsAt float64) {
+	x := 40.0 + column
+	if r.top >= 0 {
+		x = t.x(r.top)
+		t.printf(`<circle cx="%.1f" cy="%.1f" r="4.5" fill="#445"><title>%s</title></circle>`+"\n", x, r.y, html.EscapeString(t.Name(r.top)))
+	}
+	name := cut(r.label, 20)
+	t.text(x+10, r.y, "start", "n h", name)
+	about := ""
+	switch {
+	case len(r.hosts) > 1 && r.switches > 1:
+		about = fmt.Sprintf("%d hosts, %d switches", len(r.hosts), r.switches)
+	case len(r.hosts) > 1:
+		about = fmt.Sprintf("%d hosts", len(r.hosts))
+	case len(r.hosts) == 1:
+		about = t.Name(r.hosts[0])
+	case r.switches > 1:
+		about = fmt.Sprintf("%d switches", r.switches)
+	}
+	t.text(x+16+textWidth(name)*1.08, r.y, "start", "s h", about)
+	if len(r.hosts) == 0 {
+		return
+	}
+	end := x + 22 + textWidth(name)*1.08 + textWidth(about)*0.85
+	if end < hostsAt-10 {
+		t.printf(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#d5dbe1"/>`+"\n", end, hostsAt-8, r.y, r.y)
+	}
+	across := hostsAt
+	if len(r.hosts) <= perLine*linesMost {
+		lines := (len(r.hosts) + perLine - 1) / perLine
+		for i, h := range r.hosts {
+			y := r.y + (float64(i/perLine)-float64(lines-1)/2)*pitch
+			t.host(h, hostsAt+float64(i%perLine)*pitch+square/2, y, square)
+		}
+		across += float64(min(len(r.hosts), perLine)) * pitch
+	} else {
+		t.strip(r.hosts, hostsAt, r.y)
+		across += perLine * pitch
+	}
+	if t.Load != nil && len(r.inside) > 0 {
+		most := 0.0
+		for _, c := range r.inside {
+			most = max(most, t.load(c), t.load(c^1))
+		}
+		t.text(across+8, r.y, "start", "s", fmt.Sprintf("inside up to %.0f %%", 100*most))
+	}
+}
+
+// strip draws many hosts as a bar: ordered, and each piece of it stands for the same number.
+func (t *treeDrawing) strip(hosts []int, x, y float64) {
+	worst := func(h int) topo.Channel { // the direction that says most
+		c := t.Out(h)[0]
+		if t.Load != nil && t.load(c^1) > t.load(c) || t.Load == nil && t.Rate(c^1) < t.Rate(c) {
+			return c ^ 1
+		}
+		return c
+	}
+	key := func(h int) float64 {
+		if t.Load != nil {
+			return t.load(worst(h))
+		}
+		return float64(t.Rate(worst(h)))
+	}
+	ordered := slices.DeleteFunc(slices.Clone(hosts), func(h int) bool { return len(t.Out(h)) == 0 })
+	slices.SortStableFunc(ordered, func(a, b int) int {
+		switch ka, kb := key(a), key(b); {
+		case ka < kb:
+			return -1
+		case ka > kb:
+			return 1
+		}
+		return 0
+	})
+	if len(ordered) == 0 {
+		return
+	}
+	for i := range perLine {
+		h := ordered[(2*i+1)*len(ordered)/(2*perLine)]
+		fill := t.rateColour(t.Rate(worst(h)))
+		if t.Load != nil {
+			fill = loadColour(key(h))
+		}
+		t.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", x+float64(i)*pitch, y-5, pitch+0.3, 10.0, fill)
+	}
+	what := fmt.Sprintf("%s to %s", t.Rate(worst(ordered[0])).Bits(), t.Rate(worst(ordered[len(ordered)-1])).Bits())
+	if t.Load != nil {
+		what = fmt.Sprintf("%.0f to %.0f %%", 100*key(ordered[0]), 100*key(ordered[len(ordered)-1]))
+	}
+	t.text(x+perLine*pitch+8, y, "start", "s", what)
+}
