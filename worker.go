@@ -386,7 +386,7 @@ func (p *part) run(ctx context.Context) (err error) {
 		Report: p.progress, Log: p.log,
 	}
 	for _, m := range p.job.Members {
-		config.Members = append(config.Members, swarm.Member{Name: m.Name, Addr: m.Addr, Held: m.Held, NoAccess: m.NoAccess})
+		config.Members = append(config.Members, swarm.Member{Name: m.Name, Addr: m.Addr, Held: m.Held, NoAccess: m.NoAccess, Site: m.Site})
 	}
 	if p.job.Members[self].Held {
 		f, err := p.roots.Open(p.dest(p.job.Spec))

@@ -36,7 +36,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.StringVar(&c.State, "state", "", "`directory` for credentials and records (default: see above)")
 	f.StringVar(&n.name, "name", "", "`name` of the node (default: the host's name up to the first dot)")
 	f.StringArrayVar(&c.Roots, "root", nil, "`directory` under which jobs may write; may be given several times")
-	f.StringVar(&c.Site, "site", "", "`name` of the place that the node is in, a label that --nodes site=… selects by")
+	f.StringVar(&c.Site, "site", "", "`name` of the place that the node is in, whose nodes share what comes from elsewhere; --nodes site=… selects by it")
 	f.StringToStringVar(&c.Labels, "label", nil, "`NAME=VALUE` to select the node by; may be given several times")
 	f.Var(&c.RateIn, "rate-in", "cap on what this process receives, e.g. 10Gbit or 300MB/s (default: none)")
 	f.Var(&c.RateOut, "rate-out", "cap on what this process sends (default: none)")

@@ -172,13 +172,13 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	addrs, down := map[string]string{}, map[string]string{}
+	addrs, sites, down := map[string]string{}, map[string]string{}, map[string]string{}
 	var up []string
 	for _, name := range names {
 		if n := known[name]; n.Up && n.Leaving {
 			down[name] = "is being stopped by its operator"
 		} else if n.Up {
-			addrs[name] = n.Addr
+			addrs[name], sites[name] = n.Addr, n.Site
 			up = append(up, name)
 		} else {
 			down[name] = downSince(n, accepted)
@@ -199,6 +199,7 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 		job.Challenge = access.Draw(object)
 	}
 	m := newMachine(job, addrs, down)
+	m.sites = sites
 	d := newDriven(m.snapshot())
 	if err := h.reserve(d); err != nil {
 		return Job{}, err

@@ -36,6 +36,7 @@ type Member struct {
 	Addr     string `json:"addr"`                // host:port of its one port, as other nodes reach it
 	Held     bool   `json:"held,omitempty"`      // it had the pinned version before the job, and only gives
 	NoAccess bool   `json:"no_access,omitempty"` // it may not read the source itself (Spec.ShareAccess)
+	Site     string `json:"site,omitempty"`      // where it is; what crosses between sites is shared by the members of each
 }
 
 // Job is the durable record of a job.

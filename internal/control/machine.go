@@ -28,6 +28,7 @@ import (
 type machine struct {
 	job   Job
 	addrs map[string]string // of the nodes that were up when the job was accepted
+	sites map[string]string // of the same; empty: it has none
 
 	due     time.Time            // preparing: who has not answered by then fails
 	ready   map[string]bool      // preparing: answered; the value: it has the pinned version already
@@ -255,7 +256,7 @@ func (m *machine) start(now time.Time) (cmds []command, started bool) {
 			continue
 		}
 		n.State, n.NoAccess = Running, m.blind[n.Name] != ""
-		m.job.Members = append(m.job.Members, Member{Name: n.Name, Addr: m.addrs[n.Name], Held: m.ready[n.Name], NoAccess: n.NoAccess})
+		m.job.Members = append(m.job.Members, Member{Name: n.Name, Addr: m.addrs[n.Name], Held: m.ready[n.Name], NoAccess: n.NoAccess, Site: m.sites[n.Name]})
 		m.heard[n.Name], m.moved[n.Name] = now, now
 		cmds = append(cmds, cmdStart{n.Name})
 	}

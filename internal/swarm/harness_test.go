@@ -47,6 +47,8 @@ type network struct {
 	conns map[string][]net.Conn // by node: what touches it
 	cut   map[string]bool
 	muted map[string]bool
+
+	carried map[[2]string]int // bytes, by who wrote and who was to read them
 }
 
 type listener struct {
@@ -84,7 +86,7 @@ func (w *network) dialer(from string) func(context.Context, string, string) (net
 		}
 		here, there := net.Pipe()
 		select {
-		case l.conns <- &wire{there, w, from, addr}:
+		case l.conns <- &wire{there, w, addr, from}:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -114,7 +116,7 @@ func (w *network) mute(name string) {
 	w.cut[name], w.muted[name] = true, true
 }
 
-// wire is an end of a connection between two nodes.
+// wire is a's end of a connection to b.
 type wire struct {
 	net.Conn
 	w    *network
@@ -124,6 +126,7 @@ type wire struct {
 func (x *wire) Write(p []byte) (int, error) {
 	x.w.mu.Lock()
 	muted := x.w.muted[x.a] || x.w.muted[x.b]
+	x.w.carried[[2]string{x.a, x.b}] += len(p)
 	x.w.mu.Unlock()
 	if muted {
 		return len(p), nil
@@ -192,7 +195,7 @@ func swarmOf(t *testing.T, n int, size unit.Bytes, a string, f func(b *bench), o
 	}
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(creds[0].Expires().Add(-24 * time.Hour))) // certificates are of today
-		b := &bench{t: t, net: &network{ports: map[string]*listener{}, conns: map[string][]net.Conn{}, cut: map[string]bool{}, muted: map[string]bool{}}}
+		b := &bench{t: t, net: &network{ports: map[string]*listener{}, conns: map[string][]net.Conn{}, cut: map[string]bool{}, muted: map[string]bool{}, carried: map[[2]string]int{}}}
 		b.store = mem.New(options...)
 		b.data = make([]byte, size)
 		rng := rand.NewChaCha8([32]byte{1})

@@ -93,6 +93,11 @@ func (n *node) up(ctx context.Context, ev evUp) {
 	for _, c := range n.works.Claims() {
 		l.out.send(kindTook, appendTook(nil, c))
 	}
+	if n.mate(ev.rank) {
+		for _, c := range n.imports.Claims() {
+			l.out.send(kindTookImports, appendTook(nil, c))
+		}
+	}
 	if n.done {
 		l.out.send(kindDone, nil)
 	}
@@ -106,6 +111,9 @@ func (n *node) lost(nb *neighbour, rank int) {
 	l.out.close()
 	n.ex.Down(rank)
 	n.works.Unanswered(rank)
+	if n.imports != nil {
+		n.imports.Unanswered(rank)
+	}
 }
 
 // down notes the end of a link. A member may come back within reconnectFor,
@@ -154,6 +162,9 @@ func (n *node) dead(rank int, why error) {
 	}
 	n.ex.Gone(rank)
 	n.tellClaims(n.works.Dead(rank, n.ex.Held))
+	if n.mate(rank) {
+		n.tellImports(n.imports.Dead(rank))
+	}
 	var heard []digest
 	for p := range n.Layout.Count() {
 		if e, ok := n.man.Entry(p); ok && e.Reader == rank {
@@ -247,7 +258,7 @@ func (n *node) message(ev evMessage) error {
 	rank, b := ev.link.rank, ev.payload
 	nb := &n.neighbours[rank]
 	switch ev.kind {
-	case kindChoke, kindUnchoke, kindDone:
+	case kindChoke, kindUnchoke, kindDone, kindGiveImports:
 		if len(b) > 0 {
 			return fmt.Errorf("message of kind %d with %d bytes, want none", ev.kind, len(b))
 		}
@@ -327,6 +338,8 @@ func (n *node) message(ev evMessage) error {
 		}
 		n.neighbours[c.Node].gained = n.now
 		n.tellClaims(tell)
+	case kindGiveImports, kindImports, kindTookImports:
+		return n.importMessage(ev)
 	case kindDone:
 		nb.done = true
 	case kindLeave:

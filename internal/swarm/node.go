@@ -42,6 +42,7 @@ type node struct {
 	now        time.Time
 	ex         *exchange.State
 	works      *steal.Node
+	imports    *steal.Imports // of our site; nil: all are of one, or we are of none
 	man        *exchange.Manifest
 	neighbours []neighbour // by rank; our own place is unused
 	rank       map[string]int
@@ -49,6 +50,7 @@ type node struct {
 	sums     []uint64     // by piece: the digest of our copy, if we have it
 	shaken   map[int]bool // pieces whose digest changed while they were put together
 	asked    time.Time    // when giveWork was last sent
+	begged   time.Time    // when giveImports was
 	deaf     []int        // peers that leave too much unread
 	fetches  []*fetch
 	appetite *steal.Appetite
@@ -133,10 +135,12 @@ func newNode(c Config) *node {
 		n.digest = piece.CRC64NVME
 	}
 	n.asm = newAssembly(c.Layout, n.digest)
+	sites := siteNumbers(c.Members)
 	n.ex = exchange.New(exchange.Config{
 		Self: c.Self, Nodes: len(c.Members), Layout: c.Layout, Barrier: n.barrier && c.Algorithm != steal.Flat,
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Sites: sites,
 	})
+	n.beginImports(sites)
 	n.works = steal.NewNode(c.Self, len(c.Members), steal.Divide(c.Layout.Count(), n.sources, n.perWork), n.steals)
 	for rank, m := range c.Members {
 		if m.blind() {
@@ -362,6 +366,7 @@ func (n *node) tick(ctx context.Context) {
 	}
 	n.relieved()
 	n.overtake()
+	n.stealImports()
 	for _, rank := range n.deaf {
 		n.expel(rank, fmt.Errorf("does not read what it is told (%d messages)", maxMessages))
 	}

@@ -28,6 +28,9 @@
 // where one node streams a source that cannot be read in ranges, and where a node
 // has had the object before the job.
 //
+// Where members are of several sites, a node of a site gets from inside it what somebody there has, and
+// from others only the pieces that it imports for all (sites.go).
+//
 // Connections are between all pairs of nodes, the lower rank dials. A lost
 // connection is dialed again for a few seconds; then that node is dead for this one, what it
 // owed is asked of others, and what only it had is read from the store again.
@@ -56,6 +59,7 @@ type Member struct {
 	Addr     string // host:port of its one port
 	Held     bool   // it has had this version of the object from before: it gives and needs nothing
 	NoAccess bool   // it may not read the store, and gets all from others
+	Site     string // where it is: members of one site share what crosses into it; empty: nowhere in particular
 }
 
 // File is where the object lies on this node. *landing.File is one.

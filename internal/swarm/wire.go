@@ -29,6 +29,9 @@ const (
 	kindDone
 	kindLeave
 	kindAccess
+	kindGiveImports
+	kindImports
+	kindTookImports
 )
 
 // maxPieces is what a possession set of one frame can hold.

@@ -1,0 +1,127 @@
+package swarm
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/freshet/freshet/steal"
+)
+
+// This file carries out what steal.Imports says: which of a site's nodes asks other sites for which piece.
+//
+//	a node that could ask for more ── giveImports ──> the one that has most left to ask for
+//	                               <── imports ──────
+//	                               ── tookImports ──> all of the site
+
+// siteNumbers are the sites of members by rank, as package exchange has them; nil if there are no two.
+func siteNumbers(members []Member) (sites []int) {
+	number, several := map[string]int{}, false
+	for _, m := range members {
+		several = several || m.Site != members[0].Site
+		k := -1
+		if m.Site != "" {
+			if _, ok := number[m.Site]; !ok {
+				number[m.Site] = len(number)
+			}
+			k = number[m.Site]
+		}
+		sites = append(sites, k)
+	}
+	if !several {
+		return nil
+	}
+	return sites
+}
+
+// beginImports makes our view of the site's pool, if we are in one of several sites.
+func (n *node) beginImports(sites []int) {
+	if sites == nil || sites[n.Self] < 0 {
+		return
+	}
+	var mates []int
+	for rank, k := range sites {
+		if k == sites[n.Self] {
+			mates = append(mates, rank)
+		}
+	}
+	n.imports = steal.NewImports(n.Self, len(sites), mates, n.Layout.Count())
+	n.ex.Importing(n.imports.Mine())
+}
+
+// mate says whether another member shares what crosses with us.
+func (n *node) mate(rank int) bool {
+	return n.imports != nil && rank != n.Self && n.Members[rank].Site == n.Members[n.Self].Site
+}
+
+// stealImports asks another node of our site for pieces to import, if we could ask other sites for more, or takes one
+// from a node that hardly gets on with it.
+func (n *node) stealImports() {
+	if n.imports == nil || n.Members[n.Self].Held || n.commits || n.done {
+		return
+	}
+	if n.now.Sub(n.begged) > answerWithin {
+		n.imports.GiveUp(n.now)
+	}
+	if !n.ex.Hungry() {
+		return
+	}
+	if victim, ok := n.imports.Ask(n.now, n.ex.Importable); ok {
+		n.begged = n.now
+		n.send(victim, kindGiveImports, nil)
+		return
+	}
+	waited := func(rank int) time.Duration { return n.now.Sub(n.neighbours[rank].gained) }
+	victim, tell := n.imports.Overtake(n.now, n.ex.ImportTook(), n.ex.Importable, waited)
+	for _, c := range tell {
+		n.Log.Info("importing in the place of a node that hardly gets on", "job", n.Job, "node", n.Members[victim].Name,
+			"for", waited(victim), "piece", c.Hands[0].Lo)
+	}
+	n.tellImports(tell)
+}
+
+// tellImports tells our site who imports what, after anything in the pool has changed.
+func (n *node) tellImports(claims []steal.Claim) {
+	for _, c := range claims {
+		for rank := range n.neighbours {
+			if n.mate(rank) {
+				n.send(rank, kindTookImports, appendTook(nil, c))
+			}
+		}
+	}
+	n.ex.Importing(n.imports.Mine())
+}
+
+// importMessage acts on what a peer says about who imports what.
+func (n *node) importMessage(ev evMessage) error {
+	rank := ev.link.rank
+	if !n.mate(rank) {
+		return fmt.Errorf("message of kind %d about pieces to import, from another site", ev.kind)
+	}
+	switch ev.kind {
+	case kindGiveImports:
+		n.send(rank, kindImports, appendWorks(nil, n.imports.Give(rank, n.ex.Importable)))
+		n.tellImports(nil)
+	case kindImports:
+		hands, err := parseWorks(ev.payload)
+		if err != nil {
+			return err
+		}
+		tell, err := n.imports.Receive(rank, hands, n.now)
+		if err != nil {
+			return err
+		}
+		n.tellImports(tell)
+	case kindTookImports:
+		c, err := parseTook(ev.payload)
+		if err != nil {
+			return err
+		}
+		tell, err := n.imports.Took(c)
+		if err != nil {
+			return err
+		}
+		n.neighbours[c.Node].gained = n.now
+		n.tellImports(tell)
+	}
+	return nil
+}
