@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -48,18 +49,23 @@ func newTwoSites(t *testing.T, ctx context.Context, storeAt string) twoSites {
 }
 
 // entered is how many bytes have entered a site since the lab was built, in frames.
-func (s twoSites) entered(t *testing.T, site string) (n unit.Bytes) {
+func (s twoSites) entered(t *testing.T, site string) unit.Bytes {
 	t.Helper()
-	all, err := s.lab.Traffic()
+	n, err := s.count(site)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return n
+}
+
+func (s twoSites) count(site string) (n unit.Bytes, err error) {
+	all, err := s.lab.Traffic()
 	for _, k := range all {
 		if k.From == "wan" && k.To == site {
 			n += k.Bytes
 		}
 	}
-	return n
+	return n, err
 }
 
 // frames is the most that the payload of an object may come to on a link: a 50th more is what hedges may take. In frames of
@@ -119,16 +125,18 @@ func TestImporterIsKilled(t *testing.T) {
 	before := s.entered(t, "west")
 	killed := make(chan error, 1)
 	go func() { // ends when the process is killed, or with ctx; waited for below
-		for s.entered(t, "west")-before < size/3 && ctx.Err() == nil {
+		n, err := s.count("west")
+		for err == nil && ctx.Err() == nil && n-before < size/3 {
 			time.Sleep(20 * time.Millisecond)
+			n, err = s.count("west")
 		}
-		killed <- s.Node("b2").Kill()
+		killed <- errors.Join(err, s.Node("b2").Kill())
 	}()
 	r, err := s.Broadcast(ctx, url, s.Dest("{node}", "o"))
-	if err := <-killed; err != nil {
-		t.Fatal(err)
-	}
 	if err != nil {
+		cancel()
+	}
+	if err := errors.Join(err, <-killed); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range r.Nodes {
