@@ -23,24 +23,46 @@ type Rates struct {
 // (Kumar and Ross 2006 for one seed; Mundinger, Weber and Weiss 2008 for finite
 // pieces). With nothing limited it is zero, and by is empty.
 func Bound(size unit.Bytes, nodes int, r Rates) (seconds float64, by string) {
-	f := float64(size)
-	consider := func(bytes, rate float64, name string) {
-		if t := bytes / rate; t > seconds {
-			seconds, by = t, name
+	for _, p := range Parts(size, nodes, r) {
+		if p.Seconds > seconds {
+			seconds, by = p.Seconds, p.By
 		}
 	}
+	return seconds, by
+}
+
+// A Part of a bound is a time that a broadcast cannot go below, and the
+// resource that sets it.
+type Part struct {
+	By      string
+	Rate    unit.Bandwidth // what that resource carries; zero: no limit is known
+	Seconds float64        // zero: no limit is known
+}
+
+// Parts are those of which Bound is the largest, in the order of the formula.
+func Parts(size unit.Bytes, nodes int, r Rates) []Part {
+	f := float64(size)
+	part := func(by string, bytes, rate float64) Part {
+		if math.IsInf(rate, 1) {
+			return Part{By: by}
+		}
+		return Part{By: by, Rate: unit.Bandwidth(rate), Seconds: bytes / rate}
+	}
+	down := math.Inf(1)
 	for _, d := range r.Down {
 		if d > 0 {
-			consider(f, float64(d), "downlink")
+			down = min(down, float64(d))
 		}
 	}
 	store := sum(r.Store, nodes)
 	if r.Total > 0 {
 		store = min(store, float64(r.Total))
 	}
-	consider(f, store, "store")
-	consider(float64(nodes)*f, store+sum(r.Up, nodes), "uplinks")
-	return seconds, by
+	return []Part{
+		part("downlink", f, down),
+		part("store", f, store),
+		part("uplinks", float64(nodes)*f, store+sum(r.Up, nodes)),
+	}
 }
 
 // sum is what the nodes have together: infinite if one of them is not limited.

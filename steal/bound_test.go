@@ -38,3 +38,19 @@ func TestBound(t *testing.T) {
 		}
 	}
 }
+
+// What is not known is no limit, and does not hide what is.
+func TestBoundsParts(t *testing.T) {
+	got := Parts(100, 2, Rates{Down: []unit.Bandwidth{0, 20}, Store: []unit.Bandwidth{10, 0}, Up: []unit.Bandwidth{5, 5}, Total: 30})
+	want := []Part{{"downlink", 20, 5}, {"store", 30, 100.0 / 30}, {"uplinks", 40, 5}}
+	for i, p := range got {
+		if p != want[i] {
+			t.Errorf("got %+v, want %+v", p, want[i])
+		}
+	}
+	for _, p := range Parts(100, 2, Rates{Store: []unit.Bandwidth{10, 0}}) {
+		if p.Rate != 0 || p.Seconds != 0 {
+			t.Errorf("of an unknown limit: got %+v", p)
+		}
+	}
+}
