@@ -12,13 +12,21 @@ import (
 type Rates struct {
 	Down, Up, Store []unit.Bandwidth
 	Total           unit.Bandwidth
+	Sites           []Inbound // of those whose nodes need the object from outside; nil: there are none, or nothing limits them
+}
+
+// Inbound is what can come into a site from outside, other sites and the store together. A site inside
+// which the store is, or a node that had the object before, has none.
+type Inbound struct {
+	Site string
+	Rate unit.Bandwidth // zero: no limit
 }
 
 // Bound is the fluid lower bound of a broadcast's makespan in seconds, and the
-// resource that sets it: "downlink", "store" or "uplinks". For an object of F
-// bytes on N nodes
+// resource that sets it: "downlink", "store", "uplinks" or "what enters site …". For an object of F
+// bytes on N nodes, and sites into each of which c_s come
 //
-//	T ≥ max( F / min d_i,  F / min(S, Σ r_i),  N·F / (min(S, Σ r_i) + Σ u_i) )
+//	T ≥ max( F / min d_i,  F / min(S, Σ r_i),  N·F / (min(S, Σ r_i) + Σ u_i),  F / min c_s )
 //
 // (Kumar and Ross 2006 for one seed; Mundinger, Weber and Weiss 2008 for finite
 // pieces). With nothing limited it is zero, and by is empty.
@@ -58,11 +66,19 @@ func Parts(size unit.Bytes, nodes int, r Rates) []Part {
 	if r.Total > 0 {
 		store = min(store, float64(r.Total))
 	}
-	return []Part{
+	parts := []Part{
 		part("downlink", f, down),
 		part("store", f, store),
 		part("uplinks", float64(nodes)*f, store+sum(r.Up, nodes)),
 	}
+	for _, s := range r.Sites {
+		c := math.Inf(1)
+		if s.Rate > 0 {
+			c = float64(s.Rate)
+		}
+		parts = append(parts, part("what enters site "+s.Site, f, c))
+	}
+	return parts
 }
 
 // sum is what the nodes have together: infinite if one of them is not limited.

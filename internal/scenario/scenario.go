@@ -388,12 +388,10 @@ func (w *world) result() Result {
 	if r.Finished > 0 {
 		r.Mean = sum / float64(r.Finished)
 	}
+	rates.Sites = w.inbound()
 	bound, by := steal.Bound(w.Layout.Size, r.Finished, rates)
 	if reach > bound {
 		bound, by = reach, "a node that joined late"
-	}
-	if site, name := w.siteBound(); site > bound {
-		bound, by = site, "what enters site "+name
 	}
 	if bound > 0 && r.Finished > 0 {
 		ratio := r.Makespan / bound
@@ -402,9 +400,9 @@ func (w *world) result() Result {
 	return r
 }
 
-// siteBound is how long it takes at least to bring the object into a site, and which one
-// that is: over the links that enter it, and by what its nodes get from a store beside them.
-func (w *world) siteBound() (seconds float64, site string) {
+// inbound is what can come into each site where a node has got the object: over the links that enter it, and what its nodes get from a
+// store beside them.
+func (w *world) inbound() (all []steal.Inbound) {
 	siteOf := w.siteOfPlaces()
 	var sites []string
 	for _, h := range w.Network.Hosts {
@@ -439,11 +437,11 @@ func (w *world) siteBound() (seconds float64, site string) {
 			}
 		}
 		finished := slices.ContainsFunc(w.nodes, func(n node) bool { return n.done >= 0 && w.Network.Hosts[n.host].Site == s })
-		if t := float64(w.Layout.Size) / enters; finished && t > seconds && !math.IsInf(t, 1) {
-			seconds, site = t, s
+		if finished && !math.IsInf(enters, 1) {
+			all = append(all, steal.Inbound{Site: s, Rate: unit.Bandwidth(enters)})
 		}
 	}
-	return seconds, site
+	return all
 }
 
 // siteOfPlaces is which site a host or switch is in. A switch is in a site if all hosts that are joined to it are.
