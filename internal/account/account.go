@@ -1,0 +1,259 @@
+// Package account gives an account of a broadcast: the least time that it could
+// have taken, how long it took, and what held it up.
+//
+//	each node:  totals of bytes ─ Line ─▶ Course ─┐   what it carries: Capacities
+//	                                              ├─▶ Job ─ Of ─▶ Account
+//	the job's record: sizes, times, bytes ────────┘
+//
+// The bound is that of package steal. What goes into it are capacities, and a
+// capacity is never taken from the job that it is held against: it was declared,
+// is the speed of the network interface, or was seen in another job (Source). One
+// that nobody knows is no limit, and the part of the bound that needs it is unknown.
+//
+// What held a job up is a rule over what was measured (Cause), the first of these
+// that holds:
+//
+//	the time is near the bound          the resource that sets the bound
+//	processors busy most of the time    cpu
+//	few nodes far behind the others     straggler, by name, and what that one waited for
+//	waiting for the disk                disk
+//	a capacity used up                  store, site link or nic
+//	waiting for the store or for peers  store, peers
+//
+// It is a statement of where to look first, not a proof.
+package account
+
+import (
+	"math"
+	"slices"
+
+	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/unit"
+)
+
+// Source says where a capacity is from.
+type Source string
+
+// The sources, the best first.
+const (
+	Declared Source = "declared" // by whoever runs the node or the job
+	NIC      Source = "nic"      // the speed of the network interface, without the headers
+	Seen     Source = "seen"     // the most that went through in one second of another job
+)
+
+// Capacity is what something carries, in bytes of payload per second. The zero
+// Capacity is unknown.
+type Capacity struct {
+	Rate unit.Bandwidth `json:"rate"`
+	From Source         `json:"from"`
+}
+
+// Known says whether there is one.
+func (c Capacity) Known() bool { return c.Rate > 0 }
+
+// Capacities are what a node's network carries. Unknown ones are left out of JSON.
+type Capacities struct {
+	In    Capacity `json:"in,omitzero"`    // all that comes in, from the store too
+	Out   Capacity `json:"out,omitzero"`   // to other nodes
+	Store Capacity `json:"store,omitzero"` // what the store gives it
+}
+
+// Job is what there is to know of a broadcast that has ended.
+type Job struct {
+	Size  unit.Bytes
+	Done  bool     // every node has the object
+	Store Capacity // what the store gives to all nodes together
+	Nodes []Node
+}
+
+// Node is one node's part.
+type Node struct {
+	Name     string
+	Held     bool    // it had the object before, and only gave
+	NoAccess bool    // it may not read the store
+	DoneS    float64 // seconds until it had the object; zero: it did not get it
+	Store    unit.Bytes
+	Peers    unit.Bytes
+	Sent     unit.Bytes
+	Course   Course // zero: it told none
+}
+
+// Account is what Of makes of a Job. Of what is unknown it has zero.
+type Account struct {
+	Seconds    float64 // until the last node had it; zero unless all have
+	Bound      float64 // the least time possible, as far as capacities are known
+	Ratio      float64 // Seconds / Bound
+	Parts      []Part  // of the bound, unknown ones too
+	Cause      Cause
+	Stragglers []string // nodes far behind the others
+	CPUPerGB   float64  // processor seconds for 10⁹ bytes that a node got, what it gave and the hub of its process included
+}
+
+// Part is one part of the bound.
+type Part struct {
+	By      string         // as package steal calls it: downlink, store, uplinks
+	Name    string         // the node, where it is one node's
+	Seconds float64        // zero: unknown
+	Rate    unit.Bandwidth // of the resource; zero: unknown
+	From    []Source       // of the capacities in it, each once
+	Used    float64        // the share of it that was used until the end, on the mean; zero if unknown
+	Missing []string       // nodes whose capacity is unknown
+}
+
+// Of works the account out.
+func Of(j Job) Account {
+	var a Account
+	for _, n := range j.Nodes {
+		if !n.Held {
+			a.Seconds = max(a.Seconds, n.DoneS)
+		}
+	}
+	if !j.Done {
+		a.Seconds = 0
+	}
+	a.Parts = j.parts(a.Seconds)
+	for _, p := range a.Parts {
+		a.Bound = max(a.Bound, p.Seconds)
+	}
+	if a.Bound > 0 {
+		a.Ratio = a.Seconds / a.Bound
+	}
+	a.CPUPerGB = j.cpuPerGB()
+	if a.Seconds > 0 {
+		for _, n := range j.stragglers() {
+			a.Stragglers = append(a.Stragglers, n.Name)
+		}
+		a.Cause = j.cause(a)
+	}
+	return a
+}
+
+// Binding is the part that sets the bound; nil if it is unknown.
+func (a *Account) Binding() *Part {
+	for i := range a.Parts {
+		if p := &a.Parts[i]; p.Seconds > 0 && p.Seconds == a.Bound {
+			return p
+		}
+	}
+	return nil
+}
+
+// needers are the nodes that the object is brought to.
+func (j *Job) needers() (out []*Node) {
+	for i := range j.Nodes {
+		if n := &j.Nodes[i]; !n.Held {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// parts are those of the bound. Where nodes held the object before, they give
+// beside the store, so their uplinks stand beside its capacity.
+func (j *Job) parts(seconds float64) []Part {
+	needers := j.needers()
+	if len(needers) == 0 || j.Size <= 0 {
+		return nil
+	}
+	var down, store, up Part
+	var rates steal.Rates
+	var slowest *Node
+	total, givers := 0.0, 0.0 // infinite where one is unknown
+	for i := range j.Nodes {
+		n := &j.Nodes[i]
+		c := n.Course.Carries
+		if n.Held {
+			givers += up.take(n.Name, c.Out)
+			continue
+		}
+		down.take(n.Name, c.In)
+		rates.Down = append(rates.Down, c.In.Rate)
+		if c.In.Known() && (slowest == nil || c.In.Rate < slowest.Course.Carries.In.Rate) {
+			slowest = n
+		}
+		up.take(n.Name, c.Out)
+		rates.Up = append(rates.Up, c.Out.Rate)
+		if !n.NoAccess {
+			total += store.take(n.Name, c.Store)
+		}
+	}
+	if j.Store.Known() {
+		if float64(j.Store.Rate) <= total { // whatever the nodes could take
+			store.From, store.Missing = nil, nil
+		}
+		store.take("", j.Store)
+		total = min(total, float64(j.Store.Rate))
+	}
+	if total += givers; !math.IsInf(total, 1) {
+		rates.Total = unit.Bandwidth(total)
+	}
+	up.From = union(up.From, store.From)
+	up.Missing = union(up.Missing, store.Missing)
+
+	var read, sent unit.Bytes
+	for _, n := range j.Nodes {
+		read += n.Store
+		sent += n.Sent
+		if n.Held {
+			read += n.Sent
+		}
+	}
+	out := make([]Part, 0, 3)
+	for _, p := range steal.Parts(j.Size, len(needers), rates) {
+		part := Part{By: p.By, Seconds: p.Seconds, Rate: p.Rate}
+		var moved unit.Bytes
+		over := seconds
+		switch p.By {
+		case "downlink":
+			part.From, part.Missing = down.From, down.Missing
+			if slowest != nil {
+				part.Name, part.From = slowest.Name, []Source{slowest.Course.Carries.In.From}
+				moved, over = slowest.Store+slowest.Peers, slowest.DoneS
+			}
+		case "store":
+			part.From, part.Missing, moved = store.From, store.Missing, read
+		case "uplinks":
+			part.From, part.Missing, moved = up.From, up.Missing, read+sent
+		}
+		if part.Rate > 0 && over > 0 && seconds > 0 {
+			part.Used = float64(moved) / (float64(part.Rate) * over)
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// take notes one of the capacities that make up a part, and returns it; infinite if it is unknown.
+func (p *Part) take(node string, c Capacity) float64 {
+	if !c.Known() {
+		p.Missing = append(p.Missing, node)
+		return math.Inf(1)
+	}
+	p.From = union(p.From, []Source{c.From})
+	return float64(c.Rate)
+}
+
+// union is what is in a or in b, each once.
+func union[T comparable](a, b []T) []T {
+	for _, x := range b {
+		if !slices.Contains(a, x) {
+			a = append(a, x)
+		}
+	}
+	return a
+}
+
+// cpuPerGB counts nodes that told how much processor time they took; zero if none did.
+func (j *Job) cpuPerGB() float64 {
+	var cpu, bytes float64
+	for _, n := range j.Nodes {
+		if n.Course.CPUS > 0 && !n.Held && n.DoneS > 0 {
+			cpu += n.Course.CPUS
+			bytes += float64(j.Size)
+		}
+	}
+	if bytes == 0 {
+		return 0
+	}
+	return cpu / (bytes / 1e9)
+}

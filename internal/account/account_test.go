@@ -1,0 +1,252 @@
+package account
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/unit"
+)
+
+func declared(r unit.Bandwidth) Capacity { return Capacity{r, Declared} }
+
+// three nodes get 300 MB, as in the paper's example: 10 + 2 + 2 MB/s from the store.
+func three(change func(*Job)) Job {
+	j := Job{Size: 300e6, Done: true}
+	for i, r := range []unit.Bandwidth{10e6, 2e6, 2e6} {
+		j.Nodes = append(j.Nodes, Node{
+			Name: string(rune('a' + i)), DoneS: 22, Store: 100e6, Peers: 200e6, Sent: 200e6,
+			Course: Course{Seconds: 22, Carries: Capacities{In: declared(100e6), Out: declared(100e6), Store: declared(r)}},
+		})
+	}
+	change(&j)
+	return j
+}
+
+func TestBounds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Job)
+		bound  float64
+		by     string
+		node   string
+		from   []Source
+		unseen string // nodes missing from the parts, one part after the other
+	}{
+		{"the paper's store", func(*Job) {}, 300.0 / 14, "store", "", []Source{Declared}, "||"},
+		{"a slow link", func(j *Job) { j.Nodes[1].Course.Carries.In = Capacity{5e6, NIC} }, 60, "downlink", "b", []Source{NIC}, "||"},
+		{"the job declares the store", func(j *Job) { j.Store = declared(5e6) }, 60, "store", "", []Source{Declared}, "||"},
+		{"more than the nodes' connections", func(j *Job) { j.Store = declared(1e9); j.Nodes[0].Course.Carries.Store.From = Seen }, 300.0 / 14, "store", "", []Source{Seen, Declared}, "||"},
+		{"only the job knows of the store", func(j *Job) {
+			j.Store = declared(10e6)
+			for i := range j.Nodes {
+				j.Nodes[i].Course.Carries.Store = Capacity{}
+			}
+		}, 30, "store", "", []Source{Declared}, "||"},
+		{"one connection is unknown", func(j *Job) { j.Nodes[2].Course.Carries.Store = Capacity{} }, 3, "downlink", "a", []Source{Declared}, "|c|c"},
+		{"one may not read", func(j *Job) { j.Nodes[0].NoAccess = true; j.Nodes[0].Course.Carries.Store = Capacity{} }, 75, "store", "", []Source{Declared}, "||"},
+		{"slow uplinks", func(j *Job) {
+			for i := range j.Nodes {
+				j.Nodes[i].Course.Carries.Out = declared(2e6)
+			}
+		}, 900.0 / 20, "uplinks", "", []Source{Declared}, "||"},
+		{"nothing is known", func(j *Job) {
+			for i := range j.Nodes {
+				j.Nodes[i].Course.Carries = Capacities{}
+			}
+		}, 0, "", "", nil, "a,b,c|a,b,c|a,b,c"},
+		{"one had it before and gives", func(j *Job) { j.Nodes[0].Held = true }, 600.0 / 304, "", "", nil, "||"},
+		{"nobody needs it", func(j *Job) {
+			for i := range j.Nodes {
+				j.Nodes[i].Held = true
+			}
+		}, 0, "", "", nil, ""},
+		{"an empty object", func(j *Job) { j.Size = 0 }, 0, "", "", nil, ""},
+	} {
+		a := Of(three(c.change))
+		if c.name == "one had it before and gives" { // the slower of two links into a node, then
+			if a.Bound != 3 || a.Parts[1].Seconds != 300.0/104 {
+				t.Errorf("%s: got bound %v, store's %v", c.name, a.Bound, a.Parts[1].Seconds)
+			}
+			continue
+		}
+		var by, node string
+		var from []Source
+		if p := a.Binding(); p != nil {
+			by, node, from = p.By, p.Name, p.From
+		}
+		var unseen []string
+		for _, p := range a.Parts {
+			unseen = append(unseen, strings.Join(p.Missing, ","))
+		}
+		if math.Abs(a.Bound-c.bound) > 1e-9 || by != c.by || node != c.node || !slices.Equal(from, c.from) || strings.Join(unseen, "|") != c.unseen {
+			t.Errorf("%s: got %v by %q %q from %v, unseen %q; want %v by %q %q from %v, %q", c.name, a.Bound, by, node, from, strings.Join(unseen, "|"), c.bound, c.by, c.node, c.from, c.unseen)
+		}
+		if c.bound == 0 && a.Ratio != 0 {
+			t.Errorf("%s: ratio %v to an unknown bound", c.name, a.Ratio)
+		}
+	}
+}
+
+func TestCauses(t *testing.T) {
+	all := func(j *Job, f func(*Node)) {
+		for i := range j.Nodes {
+			f(&j.Nodes[i])
+		}
+	}
+	blind := func(n *Node) { n.Course.Carries = Capacities{} }
+	slow := func(n *Node) { n.DoneS, n.Course.Seconds = 44, 44 }
+	for _, c := range []struct {
+		name   string
+		change func(*Job)
+		want   string // What and Name
+		why    string // a part of Why
+		late   string
+	}{
+		{"near the store's bound", func(*Job) {}, "store ", "the store sets the bound, and it took no more than 1.03 times that", ""},
+		{"near the bound of a slow link", func(j *Job) { j.Nodes[1].Course.Carries.In = declared(300e6 / 21) }, "store ", "", ""},
+		{"near the bound of a slower link", func(j *Job) { j.Nodes[1].Course.Carries.In = declared(300e6 / 22) }, "nic b", "the link into b sets the bound", ""},
+		{"near the uplinks' bound", func(j *Job) { all(j, func(n *Node) { n.Course.Carries.Out = declared(9e6) }) }, "nic ", "what the store and all nodes can send", ""},
+		{"faster than was seen elsewhere", func(j *Job) { all(j, func(n *Node) { n.DoneS = 20; n.Course.Carries.Store.From = Seen }) }, "store ", "more went through than seen in another job", ""},
+		{"busy processors", func(j *Job) { all(j, slow); all(j, func(n *Node) { n.Course.BusyS = 30 }) }, "cpu ", "the nodes' processors were busy during 68 % of the time", ""},
+		{"processors not busy enough", func(j *Job) { all(j, slow); all(j, func(n *Node) { n.Course.BusyS = 20 }) }, " ", "nothing that was measured stands out", ""},
+		{"one node far behind", func(j *Job) { all(j, blind); slow(&j.Nodes[2]); j.Nodes[2].Course.StoreS = 40 }, "straggler c",
+			"c after 44.00 s, the median node after 22.00 s; the store was waited for during 91 % of the time", "c"},
+		{"its processors", func(j *Job) { all(j, blind); slow(&j.Nodes[2]); j.Nodes[2].Course.BusyS = 40 }, "straggler c", "its processors were busy", "c"},
+		{"not far enough", func(j *Job) { all(j, blind); j.Nodes[2].DoneS = 29 }, " ", "", ""},
+		{"two of three are behind", func(j *Job) { all(j, blind); slow(&j.Nodes[1]); slow(&j.Nodes[2]) }, " ", "", ""},
+		{"a slow node at its own bound", func(j *Job) { slow(&j.Nodes[2]); j.Nodes[2].Course.Carries.In = declared(7e6) }, "nic c", "the link into c sets the bound", "c"},
+		{"the disk", func(j *Job) {
+			all(j, slow)
+			all(j, func(n *Node) { n.Course.WriteS, n.Course.DiskS, n.Course.StoreS = 20, 5, 40 })
+		}, "disk ", "the disk was waited for during 57 % of the time", ""},
+		{"a capacity used up", func(j *Job) {
+			all(j, slow)
+			all(j, func(n *Node) { n.Store = 170e6; n.Course.PeersS = 40 })
+		}, "store ", "the store was used to 83 %", ""},
+		{"waiting for the store", func(j *Job) {
+			all(j, blind)
+			all(j, func(n *Node) { n.Course.StoreS, n.Course.BarrierS, n.Course.PeersS = 8, 8, 6 })
+		}, "store ", "the store was waited for during 73 % of the time", ""},
+		{"waiting for peers", func(j *Job) {
+			all(j, blind)
+			all(j, func(n *Node) { n.Course.StoreS, n.Course.PeersS = 6, 16 })
+		}, "peers ", "peers were waited for during 73 % of the time", ""},
+		{"a job that failed", func(j *Job) { j.Done = false; j.Nodes[1].DoneS = 0 }, " ", "", ""},
+	} {
+		a := Of(three(c.change))
+		if got := a.Cause.What + " " + a.Cause.Name; got != c.want || !strings.Contains(a.Cause.Why, c.why) || strings.Join(a.Stragglers, ",") != c.late {
+			t.Errorf("%s: got %q (%s), stragglers %v; want %q (%s), %q", c.name, got, a.Cause.Why, a.Stragglers, c.want, c.why, c.late)
+		}
+		if a.Cause.String() == "" {
+			t.Errorf("%s: no words for %q", c.name, a.Cause.What)
+		}
+	}
+}
+
+func TestCPUPerGB(t *testing.T) {
+	a := Of(three(func(j *Job) { j.Nodes[0].Course.CPUS, j.Nodes[1].Course.CPUS = 0.6, 0.9 })) // the third told nothing
+	if math.Abs(a.CPUPerGB-2.5) > 1e-9 {
+		t.Errorf("got %v CPU-s/GB, want 2.5", a.CPUPerGB)
+	}
+}
+
+// Whatever is noted when, the steps are few and add up to the totals.
+func TestLineAddsUp(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		most := 2 + rnd.IntN(60)
+		l := NewLine(most)
+		var at float64
+		var store, peers, sent unit.Bytes
+		for range rnd.IntN(500) {
+			at += rnd.ExpFloat64() * []float64{0, 0.1, 0.25, 30}[rnd.IntN(4)]
+			store += unit.Bytes(rnd.IntN(1 << 20))
+			peers += unit.Bytes(rnd.IntN(1 << 20))
+			sent += unit.Bytes(rnd.IntN(1 << 20))
+			l.Note(at, store, peers, sent)
+		}
+		c := l.Course()
+		if len(c.Store) > most || float64(len(c.Store))*c.Step < at-1e-9 {
+			t.Fatalf("seed %d: %d steps of %v s for %v s, want up to %d", seed, len(c.Store), c.Step, at, most)
+		}
+		for _, c := range []Course{c, c.Thinner(), c.Thinner().Thinner()} {
+			for i, line := range [][]int64{c.Store, c.Peers, c.Sent} {
+				var sum int64
+				for _, v := range line {
+					sum += v
+				}
+				if want := int64([]unit.Bytes{store, peers, sent}[i]); sum != want {
+					t.Fatalf("seed %d: line %d adds up to %d, want %d", seed, i, sum, want)
+				}
+			}
+		}
+	}
+}
+
+func TestLine(t *testing.T) {
+	l := NewLine(4)
+	l.Note(0.5, 100, 0, 0)
+	l.Note(1, 100, 40, 8)
+	if got, want := l.Course(), (Course{Step: 0.25, Store: []int64{50, 50, 0, 0}, Peers: []int64{0, 0, 20, 20}, Sent: []int64{0, 0, 4, 4}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got, want := l.Peak(), (Peak{In: 140, Out: 8, Store: 100}); got != want {
+		t.Errorf("after a second: got %+v, want %+v", got, want)
+	}
+	l.Note(1.25, 400, 40, 8)
+	l.Note(1, 300, 0, 0) // a clock or a counter that went back
+	if got, want := l.Course().Store, []int64{100, 0, 300}; !slices.Equal(got, want) || l.Course().Step != 0.5 {
+		t.Errorf("got %v in steps of %v, want %v", got, l.Course().Step, want)
+	}
+	l.Note(2, 400, 40, 8)
+	if got := l.Peak().In; got != 352 { // 440 B in the 1.25 s to there; nothing faster came since
+		t.Errorf("got a peak of %v, want 352 B/s", got)
+	}
+	short := NewLine(4)
+	short.Note(0.9, 1000, 0, 0)
+	if got := short.Peak(); got != (Peak{}) {
+		t.Errorf("of less than a second: got %+v", got)
+	}
+}
+
+func TestCoursesAreBounded(t *testing.T) {
+	for _, bad := range []Course{
+		{Step: 1, Store: make([]int64, 9), Peers: make([]int64, 9), Sent: make([]int64, 9)},
+		{Step: 1, Store: make([]int64, 2), Peers: make([]int64, 3), Sent: make([]int64, 2)},
+		{Step: -1, Store: make([]int64, 2), Peers: make([]int64, 2), Sent: make([]int64, 2)},
+		{Step: math.NaN(), Seconds: math.NaN(), CPUS: math.Inf(1), StoreS: -1},
+		{Carries: Capacities{In: Capacity{Rate: -1, From: Declared}, Out: Capacity{Rate: 1, From: "<b>"}, Store: Capacity{Rate: unit.Bandwidth(math.Inf(1)), From: NIC}}},
+	} {
+		if got := bad.Bounded(8); !reflect.DeepEqual(got, Course{}) {
+			t.Errorf("of %+v there is left %+v", bad, got)
+		}
+	}
+	good := Course{Step: 1, Store: []int64{1, -2}, Peers: []int64{3, 4}, Sent: []int64{5, 6}, Seconds: 2, Carries: Capacities{Store: declared(3)}}
+	want := good
+	want.Store = []int64{1, 0}
+	if got := good.Bounded(8); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	b, err := json.Marshal(want)
+	var back Course
+	if err != nil || json.Unmarshal(b, &back) != nil || !reflect.DeepEqual(back, want) {
+		t.Errorf("through JSON: got %+v of %s, want %+v", back, b, want)
+	}
+	if b, _ := json.Marshal(Course{}); string(b) != "{}" {
+		t.Errorf("an unknown course is %s", b)
+	}
+}
+
+// A job's time lines are one record, whatever the number of its nodes.
+func TestSteps(t *testing.T) {
+	for nodes, want := range map[int]int{0: 120, 1: 120, 136: 120, 400: 40, 1000: 16, 100_000: 8} {
+		if got := Steps(nodes); got != want {
+			t.Errorf("%d nodes: got %d steps, want %d", nodes, got, want)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package account
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Cause is what held a job up, or the resource that was used as well as can be.
+type Cause struct {
+	What string // one of the constants below; empty: nothing stands out
+	Name string // the node, where it is one node's
+	Why  string // what that is taken from, in words
+}
+
+// What can hold a job up.
+const (
+	ByStore     = "store"
+	BySiteLink  = "site link"
+	ByNIC       = "nic"
+	ByDisk      = "disk"
+	ByCPU       = "cpu"
+	ByStraggler = "straggler"
+	ByPeers     = "peers" // the exchange between nodes, of whose links nothing is known
+)
+
+// When something counts as the cause.
+const (
+	nearBound  = 1.15 // times the bound
+	farBehind  = 1.3  // times the median of the nodes
+	behindS    = 0.5  // seconds, so that small jobs' jitter names nobody
+	mostTime   = 0.5  // of the time that nodes took
+	mostlyUsed = 0.8  // of a capacity
+)
+
+// BusyAbove is the share of a machine's processors above which a second counts as busy.
+const BusyAbove = 0.85
+
+// resource is what a part of the bound is called as a cause.
+func (p *Part) resource() string {
+	switch p.By {
+	case "store":
+		return ByStore
+	case "downlink", "uplinks":
+		return ByNIC
+	}
+	return BySiteLink
+}
+
+// cause applies the rule of the package comment. a has all but the cause.
+func (j *Job) cause(a Account) Cause {
+	if p := a.Binding(); p != nil && a.Ratio <= nearBound {
+		c := Cause{What: p.resource(), Name: p.Name, Why: fmt.Sprintf("%s sets the bound, and it took no more than %.2f times that", p.Title(), a.Ratio)}
+		if a.Ratio < 1 {
+			c.Why += ": more went through than " + p.Sources()
+		}
+		return c
+	}
+	nodes := j.needers()
+	if c, ok := held(nodes, ByCPU); ok {
+		return c
+	}
+	if late := j.stragglers(); len(late) > 0 {
+		last := slices.MaxFunc(late, func(x, y *Node) int { return cmp.Compare(x.DoneS, y.DoneS) })
+		c := Cause{What: ByStraggler, Name: last.Name, Why: fmt.Sprintf("%s after %s, the median node after %s", last.Name, seconds(last.DoneS), seconds(median(nodes)))}
+		if why := j.alone(last); why != "" {
+			c.Why += "; " + why
+		}
+		return c
+	}
+	if c, ok := held(nodes, ByDisk); ok {
+		return c
+	}
+	var most *Part
+	for i := range a.Parts {
+		if p := &a.Parts[i]; p.Used >= mostlyUsed && (most == nil || p.Used > most.Used) {
+			most = p
+		}
+	}
+	if most != nil {
+		return Cause{What: most.resource(), Name: most.Name, Why: fmt.Sprintf("%s was used to %.0f %%", most.Title(), 100*min(most.Used, 1))}
+	}
+	for _, what := range []string{ByStore, ByPeers} {
+		if c, ok := held(nodes, what); ok {
+			return c
+		}
+	}
+	return Cause{Why: "nothing that was measured stands out"}
+}
+
+// alone says what held one node up.
+func (j *Job) alone(n *Node) string {
+	for _, what := range []string{ByCPU, ByDisk, ByStore, ByPeers} {
+		if c, ok := held([]*Node{n}, what); ok {
+			return c.Why
+		}
+	}
+	return ""
+}
+
+// held says whether something took most of the time that these nodes needed.
+func held(nodes []*Node, what string) (Cause, bool) {
+	words := map[string]string{
+		ByCPU:   "its processors were busy",
+		ByDisk:  "the disk was waited for",
+		ByStore: "the store was waited for",
+		ByPeers: "peers were waited for",
+	}
+	var took, all float64
+	for _, n := range nodes {
+		c := &n.Course
+		if c.Seconds <= 0 {
+			continue
+		}
+		all += c.Seconds
+		switch what {
+		case ByCPU:
+			took += min(c.BusyS, c.Seconds)
+		case ByDisk:
+			took += min(c.DiskS+c.WriteS, c.Seconds)
+		case ByStore:
+			took += min(c.StoreS+c.BarrierS, c.Seconds) // others are waited for because they read
+		case ByPeers:
+			took += min(c.PeersS, c.Seconds)
+		}
+	}
+	if all == 0 || took < mostTime*all {
+		return Cause{}, false
+	}
+	text := words[what]
+	if what == ByCPU && len(nodes) != 1 {
+		text = "the nodes' processors were busy"
+	}
+	return Cause{What: what, Why: fmt.Sprintf("%s during %.0f %% of the time", text, 100*took/all)}, true
+}
+
+// stragglers are the nodes far behind the others: a few, or they would not be others'.
+func (j *Job) stragglers() (late []*Node) {
+	nodes := slices.DeleteFunc(j.needers(), func(n *Node) bool { return n.DoneS <= 0 })
+	if len(nodes) < 2 {
+		return nil
+	}
+	limit := median(nodes)*farBehind + behindS
+	for _, n := range nodes {
+		if n.DoneS > limit {
+			late = append(late, n)
+		}
+	}
+	if len(late) > max(1, len(nodes)/8) {
+		return nil
+	}
+	return late
+}
+
+// median is that of the times at which nodes had the object; of an even number of them the lower.
+func median(nodes []*Node) float64 {
+	var at []float64
+	for _, n := range nodes {
+		if n.DoneS > 0 {
+			at = append(at, n.DoneS)
+		}
+	}
+	if len(at) == 0 {
+		return 0
+	}
+	slices.Sort(at)
+	return at[(len(at)-1)/2]
+}
+
+// Title is what a part of the bound is called in a sentence.
+func (p *Part) Title() string {
+	switch p.By {
+	case "downlink":
+		if p.Name != "" {
+			return "the link into " + p.Name
+		}
+		return "the slowest link into a node"
+	case "uplinks":
+		return "what the store and all nodes can send"
+	}
+	return strings.TrimSpace("the " + p.By + " " + p.Name)
+}
+
+// Sources are where the part's capacities are from, in words.
+func (p *Part) Sources() string {
+	words := make([]string, len(p.From))
+	for i, s := range p.From {
+		switch s {
+		case Declared:
+			words[i] = "declared"
+		case NIC:
+			words[i] = "network interface"
+		default:
+			words[i] = "seen in another job"
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// String is the cause in a few words: "the store", "n3, a straggler".
+func (c Cause) String() string {
+	of := func(s string) string {
+		if c.Name != "" {
+			return s + " of " + c.Name
+		}
+		return s
+	}
+	switch c.What {
+	case ByStore:
+		return "the store"
+	case BySiteLink:
+		if c.Name != "" {
+			return "the link into site " + c.Name
+		}
+		return "the link between sites"
+	case ByNIC:
+		if c.Name != "" {
+			return "the network link of " + c.Name
+		}
+		return "the nodes' network links"
+	case ByDisk:
+		return of("the disk")
+	case ByCPU:
+		return of("the processors")
+	case ByStraggler:
+		return "a straggler, " + c.Name
+	case ByPeers:
+		return "the exchange between nodes"
+	}
+	return "nothing that stands out"
+}
+
+func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }

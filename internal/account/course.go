@@ -1,0 +1,180 @@
+package account
+
+import (
+	"math"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// Course is how one node's part of a job went: what it moved in each step of
+// time since the job was accepted, and what its time went into until it had the
+// object.
+type Course struct {
+	Step  float64 `json:"step_s,omitempty"` // seconds; zero: no time line
+	Store []int64 `json:"store,omitempty"`  // bytes read from the store in each step
+	Peers []int64 `json:"peers,omitempty"`  // bytes got from peers; as many steps
+	Sent  []int64 `json:"sent,omitempty"`   // bytes given to peers
+
+	Seconds  float64 `json:"seconds,omitempty"`   // from its start to the object in its place, or to its end
+	StoreS   float64 `json:"store_s,omitempty"`   // of these it waited for the store,
+	BarrierS float64 `json:"barrier_s,omitempty"` // for others that read the store,
+	PeersS   float64 `json:"peers_s,omitempty"`   // for peers,
+	DiskS    float64 `json:"disk_s,omitempty"`    // and for the file to be durable
+	WriteS   float64 `json:"write_s,omitempty"`   // writing to the disk took so long, all writers added up
+	BusyS    float64 `json:"busy_s,omitempty"`    // the machine's processors were busier than BusyAbove
+	CPUS     float64 `json:"cpu_s,omitempty"`     // processor time of the process, to the end of the part
+
+	Carries Capacities `json:"carries,omitzero"` // what the node's network does
+}
+
+// mostSteps is how fine a time line is.
+const mostSteps = 120
+
+// firstStep is that of a Line at its beginning, in seconds: as often as a node
+// tells how far it is.
+const firstStep = 0.25
+
+// Steps bounds the time line of each node of a job: all of a job's together make
+// one record, however many nodes it has.
+func Steps(nodes int) int {
+	const together = 16 << 10
+	return max(8, min(mostSteps, together/max(nodes, 1)))
+}
+
+// Line gathers a node's totals into a time line of a bounded number of steps:
+// when they are used up, two become one.
+type Line struct {
+	most               int
+	step               float64
+	last               reading
+	store, peers, sent []float64
+	window             []reading // of the last second
+	peak               Peak
+}
+
+type reading struct{ at, store, peers, sent float64 }
+
+// Peak is the most that went through within a second, in bytes per second; zero
+// of a job that did not last one.
+type Peak struct {
+	In    unit.Bandwidth `json:"in"`
+	Out   unit.Bandwidth `json:"out"`
+	Store unit.Bandwidth `json:"store"`
+}
+
+// NewLine returns a Line of at most so many steps.
+func NewLine(most int) *Line {
+	return &Line{most: max(most, 2), step: firstStep, window: []reading{{}}}
+}
+
+// Note takes the totals as of so many seconds after the job was accepted.
+// Neither time nor totals go back; if they do, it is as if they stood still.
+func (l *Line) Note(at float64, store, peers, sent unit.Bytes) {
+	now := reading{
+		max(at, l.last.at), max(float64(store), l.last.store), max(float64(peers), l.last.peers), max(float64(sent), l.last.sent),
+	}
+	if math.IsNaN(now.at) || math.IsInf(now.at, 0) {
+		return
+	}
+	for now.at > float64(l.most)*l.step {
+		l.step *= 2
+		l.store, l.peers, l.sent = halve(l.store), halve(l.peers), halve(l.sent)
+	}
+	from, to := l.last.at, now.at
+	last := max(0, int(math.Ceil(to/l.step))-1)
+	for len(l.store) <= last {
+		l.store, l.peers, l.sent = append(l.store, 0), append(l.peers, 0), append(l.sent, 0)
+	}
+	for i := min(last, int(from/l.step)); i <= last; i++ {
+		share := 1.0
+		if to > from {
+			share = (min(to, float64(i+1)*l.step) - max(from, float64(i)*l.step)) / (to - from)
+		}
+		l.store[i] += share * (now.store - l.last.store)
+		l.peers[i] += share * (now.peers - l.last.peers)
+		l.sent[i] += share * (now.sent - l.last.sent)
+	}
+	l.last = now
+	l.window = append(l.window, now)
+	for len(l.window) > 2 && now.at-l.window[1].at >= 1 {
+		l.window = l.window[1:]
+	}
+	if old := l.window[0]; now.at-old.at >= 1 {
+		span := now.at - old.at
+		rate := func(x float64) unit.Bandwidth { return unit.Bandwidth(x / span) }
+		l.peak.Store = max(l.peak.Store, rate(now.store-old.store))
+		l.peak.In = max(l.peak.In, rate(now.store+now.peers-old.store-old.peers))
+		l.peak.Out = max(l.peak.Out, rate(now.sent-old.sent))
+	}
+}
+
+// Peak is the most so far.
+func (l *Line) Peak() Peak { return l.peak }
+
+// Course is a Course with the time line so far, whose steps add up to the totals.
+func (l *Line) Course() Course {
+	return Course{Step: l.step, Store: whole(l.store), Peers: whole(l.peers), Sent: whole(l.sent)}
+}
+
+// halve makes two steps one.
+func halve(s []float64) []float64 {
+	out := s[:(len(s)+1)/2]
+	for i := range out {
+		out[i] = s[2*i]
+		if 2*i+1 < len(s) {
+			out[i] += s[2*i+1]
+		}
+	}
+	return out
+}
+
+// whole rounds such that every beginning of the line adds up right.
+func whole(s []float64) []int64 {
+	out := make([]int64, len(s))
+	sum, told := 0.0, int64(0)
+	for i, v := range s {
+		sum += v
+		out[i] = int64(math.Round(sum)) - told
+		told += out[i]
+	}
+	return out
+}
+
+// Bounded makes a course that somebody sent fit for a record of at most so many
+// steps: what a node says about itself is believed, but not how long it says it.
+func (c Course) Bounded(most int) Course {
+	n := len(c.Store)
+	if !(c.Step > 0) || math.IsInf(c.Step, 0) || n > most || len(c.Peers) != n || len(c.Sent) != n {
+		c.Step, c.Store, c.Peers, c.Sent = 0, nil, nil, nil
+	}
+	for _, line := range [][]int64{c.Store, c.Peers, c.Sent} {
+		for i, v := range line {
+			const sane = 1 << 53
+			line[i] = min(max(v, 0), sane)
+		}
+	}
+	for _, s := range []*float64{&c.Seconds, &c.StoreS, &c.BarrierS, &c.PeersS, &c.DiskS, &c.WriteS, &c.BusyS, &c.CPUS} {
+		if math.IsNaN(*s) || math.IsInf(*s, 0) || *s < 0 {
+			*s = 0
+		}
+	}
+	for _, k := range []*Capacity{&c.Carries.In, &c.Carries.Out, &c.Carries.Store} {
+		if math.IsInf(float64(k.Rate), 0) || !k.Known() || k.From != Declared && k.From != NIC && k.From != Seen {
+			*k = Capacity{}
+		}
+	}
+	return c
+}
+
+// Thinner is c with half as many steps, for where all do not fit.
+func (c Course) Thinner() Course {
+	thin := func(s []int64) []int64 {
+		f := make([]float64, len(s))
+		for i, v := range s {
+			f[i] = float64(v)
+		}
+		return whole(halve(f))
+	}
+	c.Step, c.Store, c.Peers, c.Sent = 2*c.Step, thin(c.Store), thin(c.Peers), thin(c.Sent)
+	return c
+}
