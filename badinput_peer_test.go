@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet"
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
@@ -362,7 +363,7 @@ func (idle) Prepare(context.Context, control.Job) (control.Prepared, error) {
 	return control.Prepared{}, nil
 }
 func (idle) Recording(string) (control.Recording, error) { return nil, control.ErrNoRecording }
-func (idle) Run(ctx context.Context, _ control.Job, _ <-chan []string, _ func(control.NodeStatus)) control.NodeStatus {
+func (idle) Run(ctx context.Context, _ control.Job, _ <-chan []string, _ func(control.NodeStatus)) (control.NodeStatus, account.Course) {
 	<-ctx.Done()
-	return control.NodeStatus{State: control.Failed, Error: "idle"}
+	return control.NodeStatus{State: control.Failed, Error: "idle"}, account.Course{}
 }

@@ -3,6 +3,7 @@ package freshet
 import (
 	"context"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/steal"
 )
@@ -30,6 +31,9 @@ type (
 	Fault = control.Fault
 	// State is where a job or a node's part of it stands.
 	State = control.State
+	// Course is how one node's part of a job went, and Account what Job.Account makes of all of them.
+	Course  = account.Course
+	Account = account.Account
 	// Duration is a time.Duration that JSON shows as text.
 	Duration = control.Duration
 )

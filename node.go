@@ -59,6 +59,10 @@ type NodeConfig struct {
 	RateIn  unit.Bandwidth // caps on all traffic of this process, the store's included; zero: none
 	RateOut unit.Bandwidth
 
+	// Declared is what this machine's network carries, for the bound that a job is held against: DeclareIn,
+	// DeclareOut, DeclareStore. Nothing is held to it. What is missing is taken from the network card, or from other jobs.
+	Declared map[string]unit.Bandwidth
+
 	// Security is SecurityTLS, also if empty, or SecurityTrusted: data to and from
 	// nodes that were told the same travels in plain TCP once both have proved who they are.
 	Security string
@@ -114,6 +118,9 @@ func Start(ctx context.Context, c NodeConfig) (n *Node, err error) {
 	}
 	if c.Security = cmp.Or(c.Security, SecurityTLS); c.Security != SecurityTLS && c.Security != SecurityTrusted {
 		return nil, fmt.Errorf("security %q: want %s or %s", c.Security, SecurityTLS, SecurityTrusted)
+	}
+	if err := checkDeclared(c.Declared); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
@@ -201,7 +208,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 		}
 	}
 	if n.worker != nil {
-		n.worker.port = n.port
+		n.worker.port, n.worker.network = n.port, c.capacities(n.advertise)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/internal/access"
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/landing"
 	"github.com/freshet/freshet/internal/pace"
@@ -54,6 +55,9 @@ type worker struct {
 	dial          func(ctx context.Context, network, addr string) (net.Conn, error) // to stores
 	log           *slog.Logger
 
+	network account.Capacities // as declared, and as the network card says
+	history *history
+
 	counters swarm.Counters
 	retries  atomic.Int64 // of requests to stores
 	tally    tally
@@ -71,6 +75,7 @@ func openWorker(c *NodeConfig, in, out *pace.Limiter) (*worker, error) {
 		roots: roots, state: c.State, version: c.Version, recordings: filepath.Join(c.State, "recordings"), log: c.Log,
 		receive: peer.NewPool(receiveBlocks), send: peer.NewPool(sendBlocks),
 		dial: peer.Dialer("", limiters(in), limiters(out)), witnesses: map[string]kept{},
+		history: openHistory(filepath.Join(c.State, "rates.json")),
 	}
 	if err := os.MkdirAll(w.recordings, 0o700); err != nil {
 		roots.Close()
@@ -287,15 +292,19 @@ func (w *worker) source(ctx context.Context, store objstore.Store, key string, j
 func local(spec control.Spec) bool { return strings.HasPrefix(spec.Source, "file:") }
 
 // Run carries out this node's part of a job.
-func (w *worker) Run(ctx context.Context, job control.Job, lost <-chan []string, report func(control.NodeStatus)) control.NodeStatus {
+func (w *worker) Run(ctx context.Context, job control.Job, lost <-chan []string, report func(control.NodeStatus)) (control.NodeStatus, account.Course) {
 	p := &part{worker: w, job: job, lost: lost, status: control.NodeStatus{Name: w.creds.Identity().Name, State: control.Running}, report: report}
+	p.course = newCourse(job, w.carries(job))
 	w.tally.begin()
 	if err := p.run(ctx); err != nil {
 		p.fail(ctx, err)
 	}
 	s := p.snapshot()
 	w.tally.end(s.State)
-	return s
+	if err := w.history.add(pastJob{job.ID, storeOf(job.Spec.Source), p.course.line.Peak()}); err != nil {
+		w.log.Warn("cannot write the rates that were seen", "err", err)
+	}
+	return s, p.course.end()
 }
 
 // part is a worker's part of one job.
@@ -304,6 +313,7 @@ type part struct {
 	job    control.Job
 	lost   <-chan []string // members of which the control plane has no sign of life
 	report func(control.NodeStatus)
+	course *course
 
 	mu     sync.Mutex // guards what follows
 	status control.NodeStatus
@@ -401,7 +411,7 @@ func (p *part) run(ctx context.Context) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
-		config.File = f
+		config.File = timed{f, &p.course.written}
 		config.Commit = func() error { return f.Commit(landing.Meta{Source: p.job.Spec.Source, Version: p.job.Object.Version}) }
 	}
 	end, err := swarm.Run(ctx, config)
@@ -438,6 +448,7 @@ func (p *part) digest(f io.ReaderAt) error {
 
 // progress passes on what the swarm says.
 func (p *part) progress(s swarm.Progress) {
+	p.course.note(time.Now(), s)
 	p.update(func(n *control.NodeStatus) {
 		n.Phase, n.Have, n.StoreBytes, n.PeerBytes, n.SentBytes = s.Phase, s.Have, s.StoreBytes, s.PeerBytes, s.SentBytes
 		n.StoreS, n.PlainPeers = s.StoreTime.Seconds(), s.PlainPeers

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/pki"
 	"github.com/freshet/freshet/objstore"
 )
@@ -54,8 +55,9 @@ type Runner interface {
 	// that says Done or Present means that the file is in its place, and only
 	// others are still served. From lost come the names of members of which the hub
 	// has no sign of life, all of them, again each second while there are any. When
-	// ctx ends it cleans up and returns; context.Cause(ctx) says why.
-	Run(ctx context.Context, job Job, lost <-chan []string, report func(NodeStatus)) NodeStatus
+	// ctx ends it cleans up and returns; context.Cause(ctx) says why. The course is
+	// how it went; the zero one if there is nothing to tell.
+	Run(ctx context.Context, job Job, lost <-chan []string, report func(NodeStatus)) (NodeStatus, account.Course)
 
 	// Recording opens what the node has recorded of a job so far. ErrNoRecording.
 	Recording(job string) (Recording, error)
@@ -284,7 +286,7 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 			delete(m.parts, id)
 			continue
 		}
-		b.Jobs = append(b.Jobs, jobStatus{id, p.status})
+		b.Jobs = append(b.Jobs, p.told(id))
 		p.fresh = false
 		if p.running {
 			b.Running++
@@ -347,7 +349,7 @@ func (m *member) reportLoop(ctx context.Context) {
 		m.mu.Lock()
 		for id, p := range m.parts {
 			if p.fresh {
-				r.Jobs = append(r.Jobs, jobStatus{id, p.status})
+				r.Jobs = append(r.Jobs, p.told(id))
 				p.fresh = false
 			}
 		}

@@ -23,6 +23,7 @@ import (
 //	jobs       jobsRequest        []Job, newest first, without members
 //	job        jobRequest         Job
 //	cancel     jobRequest         Job
+//	courses    jobRequest         bytes: account.Courses by node of a job that has ended, JSON, compressed (gzip); none: null
 //	nodes      –                  []NodeView, by name
 //	remove     nodeRequest        nothing
 //	token      tokenRequest       tokenAnswer
@@ -95,13 +96,16 @@ func (h *Hub) call(ctx context.Context, verb string, m *nats.Msg) (any, error) {
 			return nil, err
 		}
 		return h.jobs(ctx, r.Before)
-	case "job", "cancel":
+	case "job", "cancel", "courses":
 		var r jobRequest
 		if err := read(&r); err != nil {
 			return nil, err
 		}
-		if verb == "cancel" {
+		switch verb {
+		case "cancel":
 			return h.cancel(ctx, r.ID)
+		case "courses":
+			return h.courses(ctx, r.ID)
 		}
 		return h.job(ctx, r.ID)
 	case "nodes":

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/pki"
 )
 
@@ -213,6 +214,20 @@ func (c *Client) Job(ctx context.Context, id string) (Job, error) {
 	var j Job
 	err := c.call(ctx, "job", jobRequest{id}, &j, true)
 	return j, err
+}
+
+// Courses are how the nodes' parts of a job that has ended went, by node; those
+// of nodes that were lost are not there. ErrNoSuchJob.
+func (c *Client) Courses(ctx context.Context, id string) (map[string]account.Course, error) {
+	var packed []byte
+	if err := c.call(ctx, "courses", jobRequest{id}, &packed, true); err != nil {
+		return nil, err
+	}
+	courses, err := unpackCourses(packed)
+	if err != nil {
+		return nil, fmt.Errorf("how job %s went on its nodes: unreadable answer: %w", id, err)
+	}
+	return courses, nil
 }
 
 // Cancel tells every node to stop. It returns once the job's record says so;

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 	"github.com/freshet/freshet/objstore"
@@ -128,6 +129,7 @@ type fakeRunner struct {
 	present bool
 	record  string
 	found   NodeCheck // what Check says
+	course  account.Course
 
 	mu      sync.Mutex
 	finish  chan NodeStatus // what Run returns
@@ -146,7 +148,7 @@ func (f *fakeRunner) Prepare(context.Context, Job) (Prepared, error) {
 	return Prepared{Present: f.present}, f.prepErr
 }
 func (f *fakeRunner) Check(context.Context, CheckRequest) NodeCheck { return f.found }
-func (f *fakeRunner) Run(ctx context.Context, job Job, lost <-chan []string, report func(NodeStatus)) NodeStatus {
+func (f *fakeRunner) Run(ctx context.Context, job Job, lost <-chan []string, report func(NodeStatus)) (NodeStatus, account.Course) {
 	f.mu.Lock()
 	f.started++
 	f.mu.Unlock()
@@ -158,14 +160,14 @@ func (f *fakeRunner) Run(ctx context.Context, job Job, lost <-chan []string, rep
 		select {
 		case now = <-f.placed:
 		case s := <-f.finish:
-			return s
+			return s, f.course
 		case names := <-lost:
 			select {
 			case f.lost <- names:
 			default:
 			}
 		case <-ctx.Done():
-			return NodeStatus{State: Failed, Error: "interrupted"}
+			return NodeStatus{State: Failed, Error: "interrupted"}, f.course
 		case <-tick.C:
 			now.Have = min(now.Have+1, job.Object.Size)
 			report(now)

@@ -40,5 +40,6 @@
 // "number text"; the numbers are in errors.go.
 //
 // What agents report are whole snapshots, repeated, so a lost or doubled one
-// does no harm. A final status is repeated until the hub has it on its disk.
+// does no harm. A final status is repeated until the hub has it on its disk; with it
+// comes how the part went (account.Course), which a hub that dies meanwhile forgets.
 package control

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/objstore"
 )
 
@@ -24,6 +27,9 @@ type driven struct {
 	latest atomic.Pointer[Job]      // as it is
 	lost   atomic.Pointer[[]string] // members of which there is no sign of life
 	rev    uint64                   // drive's: the record's revision in its bucket
+
+	mu      sync.Mutex // guards courses
+	courses map[string]account.Course
 }
 
 func newDriven(j Job) *driven {
@@ -100,6 +106,9 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 		lost := slices.Sorted(maps.Keys(m.lost))
 		d.lost.Store(&lost)
 		if durable {
+			if m.job.State.Ended() { // who sees the end finds them
+				h.saveCourses(ctx, d)
+			}
 			if !save() {
 				return
 			}
@@ -160,8 +169,10 @@ func (h *Hub) retire(ctx context.Context, j Job) {
 	}
 	h.mu.Unlock()
 	for _, id := range old {
-		if err := drop(ctx, h.store.jobs, id); err != nil && ctx.Err() == nil {
-			h.log.Warn("cannot remove an old job's record", "job", id, "err", err)
+		for _, kv := range []jetstream.KeyValue{h.store.jobs, h.store.courses} {
+			if err := drop(ctx, kv, id); err != nil && ctx.Err() == nil {
+				h.log.Warn("cannot remove an old job's record", "job", id, "err", err)
+			}
 		}
 	}
 }

@@ -430,6 +430,9 @@ func (h *Hub) reported(name string, r report) {
 		if d := h.active[s.Job]; d != nil && !told[s.Job] {
 			told[s.Job] = true
 			s.Status.Name = name
+			if s.Course != nil { // before the status, with which the job may end
+				d.noteCourse(name, *s.Course)
+			}
 			d.offer(hasStatus{s.Status})
 		}
 	}

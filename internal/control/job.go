@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/internal/access"
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/unit"
 )
@@ -21,6 +22,8 @@ type Spec struct {
 	SHA256    bool       `json:"sha256,omitempty"`   // report each node's SHA-256 of the file as it lies on its disk
 	Record    bool       `json:"record,omitempty"`   // nodes keep a recording of their events for Client.Recording
 	Timeout   Duration   `json:"timeout,omitempty"`  // of the whole job; zero: none
+
+	Declared map[string]unit.Bandwidth `json:"declared,omitempty"` // what is known of the network, for the bound (internal/account): "store", all nodes together
 
 	// ShareAccess lets nodes take part that may not read the source themselves: they get all from the others.
 	ShareAccess bool `json:"share_access,omitempty"`
@@ -53,6 +56,22 @@ type Job struct {
 	Ended     time.Time        `json:"ended,omitzero"`
 	Error     string           `json:"error,omitempty"` // why the job as a whole failed: one line
 	Revision  uint64           `json:"revision"`        // grows with each change of the record
+}
+
+// Account gives an account of a job: what it took beside the least that it could
+// have taken, and what held it up. courses are Client.Courses.
+func (j Job) Account(courses map[string]account.Course) account.Account {
+	facts := account.Job{Size: j.Object.Size, Done: j.State == Done, Store: account.Capacity{Rate: j.Spec.Declared["store"], From: account.Declared}}
+	for _, n := range j.Nodes {
+		k := account.Node{
+			Name: n.Name, Held: n.State == Present, NoAccess: n.NoAccess, Store: n.StoreBytes, Peers: n.PeerBytes, Sent: n.SentBytes, Course: courses[n.Name],
+		}
+		if n.State == Done {
+			k.DoneS = n.DoneS
+		}
+		facts.Nodes = append(facts.Nodes, k)
+	}
+	return account.Of(facts)
 }
 
 // State is where a job or one node's part of it stands.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/peer"
 )
 
@@ -32,6 +33,7 @@ type part struct {
 	since    time.Time // of the preparation
 	prepared Prepared
 	status   NodeStatus
+	course   *account.Course         // once the Runner has ended
 	lost     chan []string           // for the Runner; has room for one
 	cancel   context.CancelCauseFunc // nil: not started
 	running  bool                    // the Runner is at it
@@ -168,7 +170,7 @@ func (m *member) run(ctx context.Context, p *part, left time.Duration) {
 		ctx, stop = context.WithTimeoutCause(ctx, left, &stopped{kind: ErrTimedOut, failed: true, reason: fmt.Sprintf("timed out after %v", p.job.Spec.Timeout)})
 		defer stop()
 	}
-	final := m.a.Runner.Run(ctx, p.job, p.lost, func(s NodeStatus) {
+	final, course := m.a.Runner.Run(ctx, p.job, p.lost, func(s NodeStatus) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		s.Name = m.name
@@ -179,7 +181,7 @@ func (m *member) run(ctx context.Context, p *part, left time.Duration) {
 	final = outcome(final, context.Cause(ctx))
 	final.Name = m.name
 	m.mu.Lock()
-	p.status, p.fresh, p.running = settle(p.status, final), true, false
+	p.status, p.course, p.fresh, p.running = settle(p.status, final), &course, true, false
 	if p.dropped {
 		delete(m.parts, p.job.ID)
 	}
@@ -187,6 +189,9 @@ func (m *member) run(ctx context.Context, p *part, left time.Duration) {
 	m.mu.Unlock()
 	poke(m.urge)
 }
+
+// told is what there is to tell of a part. The member's mutex is held.
+func (p *part) told(id string) jobStatus { return jobStatus{id, p.status, p.course} }
 
 // lose tells the Runner that the hub has no sign of life of these members. The
 // member's mutex is held, so nobody else puts anything in.

@@ -66,7 +66,7 @@ func (s *Spec) check() error {
 	case len(s.Nodes) > maxSelectors:
 		return fail(ErrInvalid, "%d selectors are more than %d", len(s.Nodes), maxSelectors)
 	}
-	return nil
+	return checkDeclared(s.Declared)
 }
 
 func checkSource(source string) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -63,8 +64,9 @@ type report struct {
 }
 
 type jobStatus struct {
-	Job    string     `json:"job"`
-	Status NodeStatus `json:"status"`
+	Job    string          `json:"job"`
+	Status NodeStatus      `json:"status"`
+	Course *account.Course `json:"course,omitempty"` // with the final status
 }
 
 // beat is a report of every job that the agent knows of.

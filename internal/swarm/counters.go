@@ -41,6 +41,9 @@ const (
 	waitKinds
 )
 
+// Waits are times by what was waited for.
+type Waits [waitKinds]time.Duration
+
 var waitNames = [waitKinds]string{ForStore: "store", ForBarrier: "barrier", ForPeers: "peers", ForDisk: "disk"}
 
 // Waited notes that a job has waited.
@@ -88,7 +91,9 @@ func (n *node) count() {
 	c.Events.Add(now.events - last.events)
 	c.Queued.Add(now.queued - last.queued)
 	if !n.done {
-		c.Waited(n.waitsFor(), now.at.Sub(last.at))
+		what, d := n.waitsFor(), now.at.Sub(last.at)
+		c.Waited(what, d)
+		n.waited[what] += d
 	}
 	n.sampled = now
 }

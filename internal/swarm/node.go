@@ -82,6 +82,7 @@ type node struct {
 	blamed                int
 	reported              time.Time
 	sampled               sample
+	waited                Waits
 	fatal                 error
 }
 
@@ -468,7 +469,7 @@ func (n *node) fault(who, cause string) {
 func (n *node) progress() Progress {
 	p := Progress{
 		Phase: n.phase, Have: n.have, StoreBytes: unit.Bytes(n.fromStore.Load()), StoreTime: n.reading(), PeerBytes: n.fromPeers, SentBytes: n.sent,
-		Done: n.done, DoneAt: n.doneAt, Verified: n.verified, Faults: append([]Fault(nil), n.faults...),
+		Done: n.done, DoneAt: n.doneAt, Verified: n.verified, Waited: n.waited, Faults: append([]Fault(nil), n.faults...),
 	}
 	for rank := range n.neighbours {
 		if n.neighbours[rank].plain {

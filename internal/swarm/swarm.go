@@ -112,6 +112,7 @@ type Progress struct {
 	DoneAt     time.Time
 	Verified   string // when Done: "source" or "peers"
 	Waiting    string // for what, in words; empty if it is not
+	Waited     Waits  // until the file was in its place
 	Faults     []Fault
 }
 

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet"
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/lab/cluster"
 	"github.com/freshet/freshet/internal/peer"
@@ -186,7 +187,7 @@ func (fraud) Prepare(context.Context, control.Job) (control.Prepared, error) {
 	return control.Prepared{}, nil
 }
 func (fraud) Recording(string) (control.Recording, error) { return nil, control.ErrNoRecording }
-func (f fraud) Run(ctx context.Context, job control.Job, _ <-chan []string, report func(control.NodeStatus)) control.NodeStatus {
+func (f fraud) Run(ctx context.Context, job control.Job, _ <-chan []string, report func(control.NodeStatus)) (control.NodeStatus, account.Course) {
 	layout := freshet.Layout(job)
 	incoming, withdraw := f.port.Offer(job.ID)
 	defer withdraw()
@@ -202,7 +203,7 @@ func (f fraud) Run(ctx context.Context, job control.Job, _ <-chan []string, repo
 				f.talk(c, layout)
 			})
 		case <-ctx.Done():
-			return control.NodeStatus{State: control.Failed, Error: "caught"}
+			return control.NodeStatus{State: control.Failed, Error: "caught"}, account.Course{}
 		}
 	}
 }

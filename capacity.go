@@ -1,0 +1,211 @@
+package freshet
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/freshet/freshet/internal/account"
+	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/pki"
+	"github.com/freshet/freshet/unit"
+)
+
+// What an operator may declare of a node's network.
+const (
+	DeclareIn    = "in"    // the rate of its line, headers included, as that of a network card
+	DeclareOut   = "out"   // likewise
+	DeclareStore = "store" // what the store gives this node, in payload; of a job: gives to all nodes together
+)
+
+func checkDeclared(declared map[string]unit.Bandwidth) error {
+	for what, rate := range declared {
+		if what != DeclareIn && what != DeclareOut && what != DeclareStore {
+			return fmt.Errorf("a node cannot declare a rate of %q: want %s, %s or %s", what, DeclareIn, DeclareOut, DeclareStore)
+		}
+		if !(rate > 0) {
+			return fmt.Errorf("the declared rate of %s is %v: want more than 0", what, rate)
+		}
+	}
+	return nil
+}
+
+// ethernet is the MTU where nobody says another.
+const ethernet = 1500
+
+// payload is what of a line's rate is left for the bytes of a TCP stream: an Ethernet
+// header takes 14 bytes of each frame, IPv4 and TCP with a timestamp 52.
+func payload(line unit.Bandwidth, mtu int) unit.Bandwidth {
+	const frame, packet = 14, 52
+	if mtu <= packet {
+		mtu = ethernet
+	}
+	return line * unit.Bandwidth(mtu-packet) / unit.Bandwidth(mtu+frame)
+}
+
+// capacities are what this node's network carries as far as it is declared or
+// the interface with the advertised address tells.
+func (c *NodeConfig) capacities(advertised string) (out account.Capacities) {
+	card := cardRate("/sys/class/net", advertised)
+	line := func(declared, limit unit.Bandwidth) account.Capacity {
+		k := card
+		if declared > 0 {
+			k = account.Capacity{Rate: payload(declared, ethernet), From: account.Declared}
+		}
+		if limit > 0 && (!k.Known() || limit <= k.Rate) {
+			k = account.Capacity{Rate: limit, From: account.Declared}
+		}
+		return k
+	}
+	out.In, out.Out = line(c.Declared[DeclareIn], c.RateIn), line(c.Declared[DeclareOut], c.RateOut)
+	if rate := c.Declared[DeclareStore]; rate > 0 {
+		out.Store = account.Capacity{Rate: rate, From: account.Declared}
+	}
+	return out
+}
+
+// cardRate is the payload that the network interface with the address of
+// HOST:PORT carries, as Linux tells it below dir; unknown if it does not.
+func cardRate(dir, hostport string) account.Capacity {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return account.Capacity{}
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return account.Capacity{}
+	}
+	for _, ifc := range interfaces {
+		addrs, err := ifc.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(net.ParseIP(host)) {
+				return speedOf(dir, ifc.Name, ifc.MTU)
+			}
+		}
+	}
+	return account.Capacity{}
+}
+
+// speedOf is what an interface says of its speed, if there is a network card
+// behind it: virtual ones make their speed up.
+func speedOf(dir, name string, mtu int) account.Capacity {
+	if !hasCard(dir, name, 3) {
+		return account.Capacity{}
+	}
+	b, err := os.ReadFile(filepath.Join(dir, name, "speed"))
+	if err != nil {
+		return account.Capacity{}
+	}
+	mbit, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil || mbit <= 0 || mbit >= 1<<31-1 { // -1, also as an unsigned number: unknown
+		return account.Capacity{}
+	}
+	return account.Capacity{Rate: payload(unit.Bandwidth(mbit)*unit.Mbit, mtu), From: account.NIC}
+}
+
+// hasCard says whether an interface is a card, or one on top of cards.
+func hasCard(dir, name string, depth int) bool {
+	if _, err := os.Stat(filepath.Join(dir, name, "device")); err == nil {
+		return true
+	}
+	below, err := filepath.Glob(filepath.Join(dir, name, "lower_*"))
+	if err != nil || depth == 0 {
+		return false
+	}
+	return slices.ContainsFunc(below, func(path string) bool {
+		return hasCard(dir, strings.TrimPrefix(filepath.Base(path), "lower_"), depth-1)
+	})
+}
+
+// history is the most that went through this node in a second of each of its
+// last jobs, kept in a file: other jobs are what one job's capacities may be taken from.
+type history struct {
+	path string
+
+	mu   sync.Mutex // guards jobs
+	jobs []pastJob  // oldest first
+}
+
+type pastJob struct {
+	Job   string       `json:"job"`
+	Store string       `json:"store"` // which, as storeOf names it
+	Peak  account.Peak `json:"peak"`
+}
+
+// keepPast is how many jobs are remembered: a network that has become slower
+// is not held against what it was for long.
+const keepPast = 20
+
+// openHistory reads the file if there is one. One that cannot be read is begun anew.
+func openHistory(path string) *history {
+	h := &history{path: path}
+	if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &h.jobs) != nil {
+		h.jobs = nil
+	}
+	return h
+}
+
+// most is the most that was seen, of the store in jobs that read the same.
+func (h *history) most(store string) (p account.Peak) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, j := range h.jobs {
+		p.In, p.Out = max(p.In, j.Peak.In), max(p.Out, j.Peak.Out)
+		if j.Store == store {
+			p.Store = max(p.Store, j.Peak.Store)
+		}
+	}
+	return p
+}
+
+// add notes a job that has ended here.
+func (h *history) add(j pastJob) error {
+	if j.Peak == (account.Peak{}) { // it did not last a second
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.jobs = append(h.jobs, j)
+	h.jobs = h.jobs[max(0, len(h.jobs)-keepPast):]
+	b, err := json.Marshal(h.jobs)
+	if err != nil {
+		return err
+	}
+	return pki.WriteFile(h.path, b)
+}
+
+// storeOf names the store of a source: its scheme, its bucket or host, and the endpoint.
+func storeOf(source string) string {
+	u, err := url.Parse(source)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(u.Scheme + "://" + u.Host + " " + u.Query().Get("endpoint"))
+}
+
+// carries is what this node's network carries, for a job that begins now: what is
+// not declared and not told by the network card is the most that was seen in other jobs.
+func (w *worker) carries(job control.Job) account.Capacities {
+	c, past := w.network, w.history.most(storeOf(job.Spec.Source))
+	seen := func(k account.Capacity, rate unit.Bandwidth) account.Capacity {
+		if k.Known() || rate <= 0 {
+			return k
+		}
+		return account.Capacity{Rate: rate, From: account.Seen}
+	}
+	c.In, c.Out, c.Store = seen(c.In, past.In), seen(c.Out, past.Out), seen(c.Store, past.Store)
+	if c.Store.Known() && c.In.Known() && c.In.Rate < c.Store.Rate {
+		c.Store = c.In
+	}
+	return c
+}

@@ -1,0 +1,182 @@
+package freshet
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/internal/account"
+	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/swarm"
+	"github.com/freshet/freshet/unit"
+)
+
+// sysfs makes a directory as Linux has one for network interfaces.
+func sysfs(t *testing.T, files ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, f := range files {
+		path, text, _ := strings.Cut(f, "=")
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestSpeedOfNetworkCards(t *testing.T) {
+	dir := sysfs(t, "eth0/speed=1000", "eth0/device/x", "veth0/speed=10000", "down0/speed=-1", "down0/device/x", "odd0/speed=4294967295", "odd0/device/x",
+		"bond0/speed=2000", "bond0/lower_eth0/x", "br0/speed=10000", "br0/lower_veth0/x", "loop0/speed=5", "loop0/lower_loop0/x", "mute0/device/x")
+	for name, want := range map[string]float64{"eth0": 125e6, "veth0": 0, "down0": 0, "odd0": 0, "bond0": 250e6, "br0": 0, "loop0": 0, "mute0": 0, "none0": 0} {
+		got := speedOf(dir, name, 1500)
+		if math.Abs(float64(got.Rate)-want*1448/1514) > 1 || want > 0 && got.From != account.NIC {
+			t.Errorf("%s: got %v, want the payload of %v", name, got, unit.Bandwidth(want))
+		}
+	}
+	if got := speedOf(dir, "eth0", 9000); math.Abs(float64(got.Rate)-125e6*8948/9014) > 1 {
+		t.Errorf("with jumbo frames: got %v", got)
+	}
+	if got := cardRate("/sys/class/net", "127.0.0.1:1"); got.Known() {
+		t.Errorf("of the loopback interface: got %v", got)
+	}
+}
+
+func TestDeclaredCapacities(t *testing.T) {
+	const gbit = 125e6 * 1448 / 1514
+	for _, c := range []struct {
+		config NodeConfig
+		want   account.Capacities
+	}{
+		{NodeConfig{}, account.Capacities{}},
+		{NodeConfig{Declared: map[string]unit.Bandwidth{"in": unit.Gbit, "store": 5e6}}, account.Capacities{In: account.Capacity{Rate: gbit, From: account.Declared}, Store: account.Capacity{Rate: 5e6, From: account.Declared}}},
+		{NodeConfig{RateIn: 1e6, RateOut: 1e12, Declared: map[string]unit.Bandwidth{"in": unit.Gbit, "out": unit.Gbit}},
+			account.Capacities{In: account.Capacity{Rate: 1e6, From: account.Declared}, Out: account.Capacity{Rate: gbit, From: account.Declared}}},
+	} {
+		got := c.config.capacities("127.0.0.1:7433")
+		for i, pair := range [][2]account.Capacity{{got.In, c.want.In}, {got.Out, c.want.Out}, {got.Store, c.want.Store}} {
+			if math.Abs(float64(pair[0].Rate-pair[1].Rate)) > 1e-3 || pair[0].From != pair[1].From {
+				t.Errorf("%+v: capacity %d is %v, want %v", c.config.Declared, i, pair[0], pair[1])
+			}
+		}
+	}
+	for what, rate := range map[string]unit.Bandwidth{"moon": 1, "in": 0} {
+		if _, err := Start(t.Context(), NodeConfig{Agent: true, Roots: []string{t.TempDir()}, State: t.TempDir(), Declared: map[string]unit.Bandwidth{what: rate}}); err == nil {
+			t.Errorf("declared %s=%v: got no error", what, rate)
+		}
+	}
+}
+
+// What is not declared comes from other jobs, and what was seen of one store says nothing of another.
+func TestCapacitiesSeenInOtherJobs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rates.json")
+	w := &worker{history: openHistory(path), network: account.Capacities{Out: account.Capacity{Rate: 7, From: account.NIC}}}
+	job := control.Job{Spec: control.Spec{Source: "s3://b/k?endpoint=http://h:1&region=x"}}
+	if got := w.carries(job); got != (account.Capacities{Out: w.network.Out}) {
+		t.Errorf("with no other jobs: got %+v", got)
+	}
+	for i, p := range []account.Peak{{In: 100, Out: 5, Store: 30}, {}, {In: 90, Out: 9, Store: 40}, {In: 1, Out: 1, Store: 99}} {
+		source := []string{"s3://b/x?endpoint=http://h:1", "s3://b/x", "s3://b/y?endpoint=http://h:1", "https://b/y"}[i]
+		if err := w.history.add(pastJob{fmt.Sprint(i), storeOf(source), p}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := account.Capacities{In: account.Capacity{Rate: 100, From: account.Seen}, Out: w.network.Out, Store: account.Capacity{Rate: 40, From: account.Seen}}
+	w.history = openHistory(path)
+	if got := w.carries(job); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	w.network.In = account.Capacity{Rate: 20, From: account.Declared}
+	if got := w.carries(job); got.In != w.network.In || got.Store != w.network.In {
+		t.Errorf("with a slow line: got %+v", got)
+	}
+	for i := range keepPast {
+		if err := w.history.add(pastJob{fmt.Sprint(i), "other", account.Peak{In: 50}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := openHistory(path).most(storeOf(job.Spec.Source)); got != (account.Peak{In: 50}) {
+		t.Errorf("after many other jobs: got %+v", got)
+	}
+	if err := os.WriteFile(path, []byte("[{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := openHistory(path).most("other"); got != (account.Peak{}) {
+		t.Errorf("of a broken file: got %+v", got)
+	}
+}
+
+func TestMachineTime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "stat")
+	for text, want := range map[string][2]float64{
+		"cpu  10 1 20 300 40 5 6 7 9 9\ncpu0 1 2 3": {340, 389},
+		"cpu 1 2": {}, "": {}, "cpu 1 2 3 4 x": {}, "intr 1 2 3 4 5": {},
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if idle, total := machineTime(path); idle != want[0] || total != want[1] {
+			t.Errorf("%q: got %v of %v, want %v", text, idle, total, want)
+		}
+	}
+}
+
+// slowFile takes a while for each write.
+type slowFile struct{ swarm.File }
+
+func (slowFile) WriteAt(b []byte, _ int64) (int, error) {
+	time.Sleep(5 * time.Millisecond)
+	return len(b), nil
+}
+
+// A course ends with the object in its place; what is sent afterwards is still told.
+func TestCourseOfAPart(t *testing.T) {
+	job := control.Job{Accepted: time.Now().Add(-time.Second), Members: make([]control.Member, 3)}
+	c := newCourse(job, account.Capacities{In: account.Capacity{Rate: 1, From: account.NIC}})
+	f := timed{slowFile{}, &c.written}
+	if n, err := f.WriteAt(make([]byte, 10), 0); n != 10 || err != nil {
+		t.Fatal(n, err)
+	}
+	at := func(s float64) time.Time { return job.Accepted.Add(time.Duration(s * float64(time.Second))) }
+	var waits swarm.Waits
+	waits[swarm.ForStore], waits[swarm.ForDisk] = 2*time.Second, time.Second
+	c.note(at(3), swarm.Progress{StoreBytes: 300, Waited: waits})
+	c.note(at(5), swarm.Progress{StoreBytes: 300, PeerBytes: 200, Done: true, DoneAt: at(4), Waited: waits})
+	c.note(at(9), swarm.Progress{StoreBytes: 300, PeerBytes: 200, SentBytes: 50, Done: true, DoneAt: at(4)})
+	got := c.end()
+	sum := func(line []int64) (s int64) {
+		for _, v := range line {
+			s += v
+		}
+		return s
+	}
+	if math.Abs(got.Seconds-3) > 0.5 || got.StoreS != 2 || got.DiskS != 1 || got.WriteS < 0.005 || sum(got.Store) != 300 || sum(got.Peers) != 200 || sum(got.Sent) != 50 || got.Carries.In.Rate != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A second in which this process takes all processors that it may is busy.
+func TestLoad(t *testing.T) {
+	var l load
+	l.begin(time.Now())
+	l.process -= time.Hour // as if it had taken that since
+	l.sample(l.at.Add(500*time.Millisecond), false)
+	if l.busy != 0 {
+		t.Error("looked before a second was over")
+	}
+	l.sample(l.at.Add(time.Second), false)
+	if l.busy != time.Second {
+		t.Errorf("got %v busy, want a second", l.busy)
+	}
+	l.process -= time.Hour
+	if l.sample(l.at.Add(300*time.Millisecond), true); l.busy != 1300*time.Millisecond {
+		t.Errorf("at the end: got %v busy", l.busy)
+	}
+}

@@ -1,0 +1,118 @@
+package control
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/internal/account"
+	"github.com/freshet/freshet/unit"
+)
+
+// How a job went is there once it has ended, and after the hub has been away.
+func TestCoursesOutliveTheJob(t *testing.T) {
+	noLeaks(t)
+	config := Config{State: t.TempDir()}
+	h := startHub(t, config, "127.0.0.1:0")
+	agents := threeNodes(t, h)
+	course := account.Course{Step: 0.25, Store: []int64{600, 0}, Peers: []int64{100, 300}, Sent: []int64{0, 5}, Seconds: 0.5, CPUS: 0.1,
+		Carries: account.Capacities{In: account.Capacity{Rate: 2000, From: account.NIC}}}
+	agents[0].course = course
+	agents[1].course = account.Course{Step: 1, Store: make([]int64, 1000), Peers: make([]int64, 1000), Sent: make([]int64, 1000), Seconds: 3} // more than there is room for
+	c := h.client(t, ClientOptions{})
+	ctx := testContext(t)
+	job, err := c.Submit(ctx, aSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range agents {
+		a.awaitBegun(t, job.ID)
+	}
+	if got, err := c.Courses(ctx, job.ID); err != nil || got != nil {
+		t.Errorf("while the job runs: got %v, %v", got, err)
+	}
+	for _, a := range agents {
+		a.finish <- done
+	}
+	for _, err := range c.Watch(ctx, job.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]account.Course{"n1": course, "n2": {Seconds: 3}, "n3": {}}
+	if got, err := c.Courses(ctx, job.ID[:8]); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	if _, err := c.Courses(ctx, "zzz"); !errors.Is(err, ErrNoSuchJob) {
+		t.Errorf("of no job: got %v", err)
+	}
+	h.stop()
+	h = startHub(t, config, h.addr)
+	if got, err := h.client(t, ClientOptions{}).Courses(ctx, job.ID); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("after a restart: got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// Where all do not fit a message they become coarser, and their totals stay.
+func TestCoursesArePacked(t *testing.T) {
+	courses := map[string]account.Course{}
+	for _, name := range []string{"a", "b", "c"} {
+		c := account.Course{Step: 0.25, Seconds: 30}
+		for i := range int64(120) {
+			c.Store, c.Peers, c.Sent = append(c.Store, i*i*7919), append(c.Peers, i*104729), append(c.Sent, i*i*i)
+		}
+		courses[name] = c
+	}
+	all, err := packCourses(courses, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := unpackCourses(all); err != nil || !reflect.DeepEqual(got, courses) {
+		t.Errorf("with room for all: got %v, %v", got, err)
+	}
+	limit := len(all)/2 + 1024
+	packed, err := packCourses(courses, limit)
+	if err != nil || len(packed) >= limit {
+		t.Fatalf("got %d bytes, %v, want less than %d", len(packed), err, limit)
+	}
+	got, err := unpackCourses(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := func(line []int64) (s int64) {
+		for _, v := range line {
+			s += v
+		}
+		return s
+	}
+	if a := got["a"]; len(a.Store) >= 120 || a.Step <= 0.25 || a.Seconds != 30 || sum(a.Store) != sum(courses["a"].Store) {
+		t.Errorf("got %+v", a)
+	}
+	if _, err := packCourses(courses, 1100); err == nil || !strings.Contains(err.Error(), "do not fit") {
+		t.Errorf("with no room: got %v", err)
+	}
+	for _, bad := range []string{"x", string(all[:len(all)/2])} {
+		if _, err := unpackCourses([]byte(bad)); err == nil {
+			t.Errorf("%d bytes of it: got no error", len(bad))
+		}
+	}
+}
+
+func TestDeclaredRates(t *testing.T) {
+	for _, c := range []struct {
+		declared map[string]unit.Bandwidth
+		want     string
+	}{
+		{nil, ""},
+		{map[string]unit.Bandwidth{"store": 1e9}, ""},
+		{map[string]unit.Bandwidth{"store": 0}, "the rate of store is 0 B/s: want more than 0"},
+		{map[string]unit.Bandwidth{"moon\n": 1}, `cannot declare a rate of "moon`},
+	} {
+		s := aSpec
+		s.Declared = c.declared
+		if err := s.check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: got %v, want %q", c.declared, err, c.want)
+		}
+	}
+}
