@@ -34,6 +34,11 @@ type (
 	// Course is how one node's part of a job went, and Account what Job.Account makes of all of them.
 	Course  = account.Course
 	Account = account.Account
+	// Cause is what held a job up, and Capacity what something carries and from where that is known.
+	Cause    = account.Cause
+	Capacity = account.Capacity
+	// Capacities are those of a node's network.
+	Capacities = account.Capacities
 	// Duration is a time.Duration that JSON shows as text.
 	Duration = control.Duration
 )

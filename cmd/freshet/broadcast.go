@@ -26,6 +26,7 @@ type broadcast struct {
 	record  string
 	report  string
 	asJSON  bool
+	carries map[string]string // --declare
 
 	out, err io.Writer
 }
@@ -83,8 +84,9 @@ the job on all nodes; --detach leaves it to itself.`,
 	f.BoolVar(&b.spec.ShareAccess, "share-access", false, "give the object also to nodes that may not read the source themselves")
 	f.BoolVar(&b.spec.SHA256, "sha256", false, "report each node's SHA-256 of the file as it lies on its disk")
 	f.DurationVar(&b.timeout, "timeout", 0, "give up after this `time` (default: never)")
+	f.StringToStringVar(&b.carries, "declare", nil, "`WHAT=RATE` what is known of the network, for the bound that the job is held against: store, to all nodes together")
 	f.BoolVar(&b.detach, "detach", false, "print the job's ID and leave it to itself")
-	f.BoolVar(&b.spec.Record, "keep-recording", false, "let the nodes record the job, for a later \"freshet job ID --report\"")
+	f.BoolVar(&b.spec.Record, "keep-recording", false, "let the nodes record every piece, for more pictures in a later \"freshet job ID --report\"")
 	f.StringVar(&b.record, "record", "", "write a recording of the job to this `file`, one event a line")
 	f.StringVar(&b.report, "report", "", "write a report with pictures to this HTML `file`")
 	jsonFlag(cmd, &b.asJSON)
@@ -120,8 +122,12 @@ func (b *broadcast) check() error {
 	if b.timeout < 0 || b.timeout > 0 && b.timeout < time.Second {
 		return usage("--timeout %v: want at least 1s, or 0 for none", b.timeout)
 	}
+	var err error
+	if s.Declared, err = declared(b.carries, freshet.DeclareStore); err != nil {
+		return err
+	}
 	if b.detach && (b.record != "" || b.report != "") {
-		return usage("--detach does not wait for the end: use --keep-recording, and later \"freshet job ID --report FILE\"")
+		return usage("--detach does not wait for the end: use \"freshet job ID --report FILE\" later, and --keep-recording now for all of its pictures")
 	}
 	s.Timeout = freshet.Duration(b.timeout)
 	s.Record = s.Record || b.record != "" || b.report != ""

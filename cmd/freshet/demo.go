@@ -24,7 +24,6 @@ import (
 	"github.com/freshet/freshet/internal/s3serve"
 	"github.com/freshet/freshet/objstore/limit"
 	"github.com/freshet/freshet/objstore/s3"
-	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -324,18 +323,22 @@ func (d *demo) play(ctx context.Context, client *freshet.Client, store *s3serve.
 	}
 	d.progressEnd(job)
 	conns := d.busiest(store.Connections()[before:])
-	rates := d.rates(conns)
-	if algorithm == freshet.Stream { // a node that wants more from the store opens more connections
-		rates.Store = nil
+	courses, err := client.Courses(ctx, job.ID)
+	if err != nil {
+		return demoRun{}, err
 	}
-	bound, by := steal.Bound(d.size, d.nodes, rates)
-	if err := record(ctx, client, job, &bound, by, recording); err != nil {
+	drawn := d.drawn(conns)          // known only now
+	if algorithm == freshet.Stream { // a node that wants more from the store opens more connections
+		drawn = d.link() * unit.Bandwidth(d.nodes)
+	}
+	job.Spec.Declared = map[string]unit.Bandwidth{freshet.DeclareStore: drawn}
+	if _, _, err := record(ctx, client, job, courses, recording); err != nil {
 		return demoRun{}, err
 	}
 	for _, n := range job.Nodes {
 		os.Remove(strings.ReplaceAll(job.Spec.Dest, "{node}", n.Name))
 	}
-	r := demoRun{run: newRun(job, &bound, by), StoreSentBytes: int64(store.Bytes() - sent)}
+	r := demoRun{run: newRun(job, courses), StoreSentBytes: int64(store.Bytes() - sent)}
 	for _, c := range conns {
 		r.StoreConnections = append(r.StoreConnections, storeConnection{float64(c.Rate), int64(c.Bytes)})
 	}
@@ -348,14 +351,12 @@ func (d *demo) busiest(conns []s3serve.Connection) []s3serve.Connection {
 	return conns[:min(d.nodes, len(conns))]
 }
 
-// rates are the capacities that a run met.
-func (d *demo) rates(conns []s3serve.Connection) steal.Rates {
-	var r steal.Rates
+// drawn is what the store gave to all nodes of a run together.
+func (d *demo) drawn(conns []s3serve.Connection) (total unit.Bandwidth) {
 	for _, c := range conns {
-		r.Store = append(r.Store, min(c.Rate, d.link()))
-		r.Down, r.Up = append(r.Down, d.link()), append(r.Up, d.link())
+		total += min(c.Rate, d.link())
 	}
-	return r
+	return total
 }
 
 // progress shows on a terminal how far the run is.

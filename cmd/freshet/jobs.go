@@ -71,8 +71,12 @@ func newJob(o *options) *cobra.Command {
 		Short:   "Follow a job, or tell how it ended",
 		Long: `job follows a running job to its end, as "freshet broadcast" does, or tells how
 one ended. ID may be cut short as long as it is the only one that begins so.
-Ctrl-C ends the following, not the job. A job that was recorded (--record,
---report or --keep-recording of broadcast) can be turned into a report later.`,
+Ctrl-C ends the following, not the job.
+
+It says how long the job took beside the least that it could have taken, what
+held it up, and where that is known from; --report writes a page with pictures,
+with more of them if the job was recorded (--record, --report or
+--keep-recording of broadcast).`,
 		Example: "  freshet job 1a2b\n  freshet job 1a2b --no-wait --json\n  freshet job 1a2b --report out.html",
 		Args:    wantArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -112,7 +116,7 @@ Ctrl-C ends the following, not the job. A job that was recorded (--record,
 // printRunning tells how a running job stands.
 func printRunning(out io.Writer, job freshet.Job, asJSON bool) error {
 	if asJSON {
-		return printJSON(out, result{Runs: []run{newRun(job, nil, "")}})
+		return printJSON(out, result{Runs: []run{newRun(job, nil)}})
 	}
 	fmt.Fprintln(out, heading(job))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -152,7 +156,7 @@ the others leave what was at the destination as it was.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), result{Runs: []run{newRun(job, nil, "")}})
+				return printJSON(cmd.OutOrStdout(), result{Runs: []run{newRun(job, nil)}})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Job %s is %s; %s.\n", job.ID, job.State, had(job))
 			return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -23,18 +24,16 @@ type outcome struct {
 // show tells it all, and returns what the process is to end with.
 func (o outcome) show(ctx context.Context, c *freshet.Client) error {
 	ctx = context.WithoutCancel(ctx)
-	var boundS *float64
-	var boundBy string
-	nodes, err := c.Nodes(ctx)
-	if err == nil {
-		boundS, boundBy = bound(o.job, nodes)
+	courses, err := c.Courses(ctx, o.job.ID)
+	if err != nil { // a control plane of an older release, or one that has just gone
+		slog.Debug("how the job went on its nodes is unknown", "job", o.job.ID, "err", err)
 	}
 	idle := o.allPresent() && (o.recording != "" || o.report != "")
 	if idle { // no node took part, so none has recorded anything
 		o.recording, o.report = "", ""
 	}
-	saved := save(ctx, c, o.job, boundS, boundBy, o.recording, o.report)
-	r := newRun(o.job, boundS, boundBy)
+	saved := save(ctx, c, o.job, courses, o.recording, o.report)
+	r := newRun(o.job, courses)
 	if o.asJSON {
 		if err := printJSON(o.out, result{Runs: []run{r}}); err != nil {
 			return err
@@ -189,9 +188,7 @@ func (o outcome) sum(r run) {
 	if len(blind) > 0 {
 		fmt.Fprintf(w, "  by --share-access  %s may not read the source, and got all from others\n", listed(blind))
 	}
-	if r.BoundS != nil && r.Ratio != nil {
-		fmt.Fprintf(w, "  lower bound     %.2f s by the %s; this took %.2f times as long\n", *r.BoundS, r.BoundBy, *r.Ratio)
-	}
+	tellAccount(w, r)
 	if j.Spec.SHA256 {
 		for _, n := range r.Nodes {
 			if n.SHA256 != "" {
@@ -201,6 +198,38 @@ func (o outcome) sum(r run) {
 	}
 	tellSlow(w, "  slow            ", j)
 	tellFaults(w, "  fault seen      ", j)
+}
+
+// tellAccount says how far a job was from what is possible, and what held it up.
+func tellAccount(w io.Writer, r run) {
+	a := &r.account
+	if a.Seconds == 0 {
+		return
+	}
+	p := a.Binding()
+	if p == nil {
+		fmt.Fprintln(w, "  lower bound     unknown: nobody knows what the network carries (--declare in=RATE,out=RATE of up and agent)")
+	} else {
+		fmt.Fprintf(w, "  lower bound     %.2f s by %s, %v (%s); this took %.2f times as long\n", a.Bound, p.Title(), p.Rate, p.Sources(), a.Ratio)
+	}
+	var unknown []string
+	for _, p := range a.Parts {
+		if p.Seconds == 0 {
+			unknown = append(unknown, p.Title())
+		}
+	}
+	if p != nil && len(unknown) > 0 {
+		fmt.Fprintf(w, "  not known       %s: the bound may be higher\n", listed(unknown))
+	}
+	if a.Cause.What != "" {
+		fmt.Fprintf(w, "  held up by      %v: %s\n", a.Cause, a.Cause.Why)
+	}
+	if len(a.Stragglers) > 0 {
+		fmt.Fprintf(w, "  far behind      %s\n", listed(a.Stragglers))
+	}
+	if a.CPUPerGB > 0 {
+		fmt.Fprintf(w, "  processor time  %.2f s for each GB that a node got\n", a.CPUPerGB)
+	}
 }
 
 // tellSlow names the nodes whose connection to the store was slow.

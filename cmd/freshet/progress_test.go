@@ -100,7 +100,7 @@ func TestSlowStoreIsNamed(t *testing.T) {
 	}
 	b.Reset()
 	j.State = freshet.Done
-	r := newRun(j, nil, "")
+	r := newRun(j, nil)
 	if (outcome{job: j, out: &b}).sum(r); strings.Count(b.String(), want) != 1 || !strings.Contains(b.String(), "node a: "+want) {
 		t.Errorf("of a job that is done it is said: %q", b.String())
 	}
@@ -172,8 +172,7 @@ func TestRunOfAJob(t *testing.T) {
 	j.State = freshet.Done
 	j.Nodes[0].DoneS, j.Nodes[0].Verified = 2, "source"
 	j.Nodes[2].DoneS, j.Nodes[2].Verified = 4, "peers"
-	two := 2.0
-	r := newRun(j, &two, "downlink")
+	r := newRun(j, map[string]freshet.Course{"a": {CPUS: 0.1, Carries: freshet.Capacities{In: freshet.Capacity{Rate: unit.Bandwidth(50 * unit.MiB), From: "nic"}}}})
 	if r.MakespanS != 4 || r.FastestS != 2 || r.SlowestS != 4 || r.Ratio == nil || *r.Ratio != 2 || r.Verified != "peers" || r.meanS() != 3 {
 		t.Errorf("got %+v", r)
 	}
@@ -181,26 +180,74 @@ func TestRunOfAJob(t *testing.T) {
 		t.Errorf("a node that had it: %+v", r.Nodes[1])
 	}
 	j.State, j.Nodes[2].State = freshet.Failed, freshet.Failed
-	r = newRun(j, nil, "")
+	r = newRun(j, nil)
 	if r.Verified != "" || r.Ratio != nil || r.Nodes[2].DoneS != nil || r.MakespanS != 2 {
 		t.Errorf("failed: got %+v", r)
 	}
-	if _, err := json.Marshal(result{Runs: []run{newRun(freshet.Job{}, nil, "")}}); err != nil {
+	if _, err := json.Marshal(result{Runs: []run{newRun(freshet.Job{}, nil)}}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestBoundByDeclaredRates(t *testing.T) {
-	j := fleet(freshet.Done, freshet.Present)
-	nodes := []freshet.NodeView{{Name: "a"}, {Name: "b", RateIn: unit.MBps}, {Name: "elsewhere", RateIn: unit.MBps}}
-	if s, by := bound(j, nodes); s != nil {
-		t.Errorf("nobody that took part declares a rate: got %v by %s", *s, by)
+func TestAccountForPeople(t *testing.T) {
+	declared := func(r unit.Bytes) freshet.Capacity {
+		return freshet.Capacity{Rate: unit.Bandwidth(r), From: "declared"}
 	}
-	nodes[0].RateIn = unit.Bandwidth(10 * unit.MiB)
-	if s, by := bound(j, nodes); s == nil || *s != 10 || by != "downlink" {
-		t.Errorf("100 MiB at 10 MiB/s: got %v by %q, want 10 s by downlink", s, by)
+	all := freshet.Course{Seconds: 10, CPUS: 0.2, Carries: freshet.Capacities{In: declared(50 * unit.MiB), Out: declared(50 * unit.MiB), Store: declared(5 * unit.MiB)}}
+	partly := all
+	partly.Carries.Store, partly.Carries.In.From = freshet.Capacity{}, "seen"
+	for _, c := range []struct {
+		name    string
+		courses map[string]freshet.Course
+		want    string
+		json    []string
+	}{
+		{"nothing is known", nil, "  lower bound     unknown: nobody knows what the network carries (--declare in=RATE,out=RATE of up and agent)\n",
+			[]string{`"bound_s":null`, `"ratio":null`, `"seconds":null,"rate":null,"from":[],"used":null,"missing":2`, `"course":null`, `"cpu_s_per_gb":null`, `"held_up_by":{"what":"",`}},
+		{"all is known", map[string]freshet.Course{"a": all, "b": all}, `  lower bound     10.00 s by the store, 10.49 MB/s (declared); this took 1.00 times as long
+  held up by      the store: the store sets the bound, and it took no more than 1.00 times that
+  processor time  1.91 s for each GB that a node got
+`, []string{`"bound_s":10,`, `"bound_by":"store"`, `"held_up_by":{"what":"store","why":"the store sets`, `"in":{"rate":52428800,"from":"declared"}`, `"stragglers":[]`}},
+		{"in part", map[string]freshet.Course{"a": partly, "b": partly}, `  lower bound     2.00 s by the link into a, 52.43 MB/s (seen in another job); this took 5.00 times as long
+  not known       the store, what the store and all nodes can send: the bound may be higher
+  processor time  1.91 s for each GB that a node got
+`, []string{`"bound_s":2,`, `"store":null`, `{"by":"downlink","name":"a","seconds":2,"rate":52428800,"from":["seen"],"used":`}},
+	} {
+		j := fleet(freshet.Done, freshet.Done)
+		j.State = freshet.Done
+		for i := range j.Nodes {
+			j.Nodes[i].DoneS = 10
+		}
+		r := newRun(j, c.courses)
+		var b bytes.Buffer
+		if tellAccount(&b, r); b.String() != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.name, b.String(), c.want)
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.json {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s: no %s in %s", c.name, want, text)
+			}
+		}
 	}
-	if s, _ := bound(fleet(freshet.Present), nodes); s != nil {
-		t.Errorf("all present: got %v, want none", *s)
+	j := fleet(freshet.Present)
+	j.State = freshet.Done
+	if r := newRun(j, nil); r.BoundS != nil || r.HeldUpBy != nil {
+		t.Errorf("all present: got %+v", r)
+	}
+}
+
+func TestDeclareFlag(t *testing.T) {
+	got, err := declared(map[string]string{"in": "1Gbit", "store": "5MB/s"}, "in", "out", "store")
+	if err != nil || got["in"] != 125e6 || got["store"] != 5e6 || len(got) != 2 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for what, rate := range map[string]string{"in": "5", "moon": "1Gbit", "out": "0"} {
+		if _, err := declared(map[string]string{what: rate}, "in", "out", "store"); err == nil {
+			t.Errorf("--declare %s=%s: got no error", what, rate)
+		}
 	}
 }

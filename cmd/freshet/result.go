@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +19,7 @@ import (
 	"github.com/freshet/freshet"
 	"github.com/freshet/freshet/internal/report"
 	"github.com/freshet/freshet/internal/swarm"
-	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/objstore/open"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -44,10 +45,37 @@ type run struct {
 	FastestS  float64  `json:"fastest_s"` // the first node that had it; those that had it before do not count
 	SlowestS  float64  `json:"slowest_s"`
 
+	BoundParts []boundPart    `json:"bound_parts"`  // each is a lower bound of its own; the largest of those that are known is BoundS
+	HeldUpBy   *freshet.Cause `json:"held_up_by"`   // nil unless the job is done
+	Stragglers []string       `json:"stragglers"`   // nodes far behind the others
+	CPUPerGB   *float64       `json:"cpu_s_per_gb"` // processor seconds for 10⁹ bytes delivered to a node; nil: unknown
+
 	StoreBytes int64     `json:"store_bytes"` // of all nodes together
 	PeerBytes  int64     `json:"peer_bytes"`
 	Verified   string    `json:"verified"` // of all nodes the weakest: "peers", "source", "present", or "" unless the job is done
 	Nodes      []nodeRun `json:"nodes"`
+
+	account freshet.Account
+}
+
+// boundPart is a part of the bound; what is unknown is nil.
+type boundPart struct {
+	By      string   `json:"by"` // downlink, store, uplinks
+	Name    string   `json:"name,omitempty"`
+	Seconds *float64 `json:"seconds"`
+	Rate    *float64 `json:"rate"`              // of the resource, bytes per second
+	From    []string `json:"from"`              // declared, nic, seen (in another job)
+	Used    *float64 `json:"used"`              // the share of it that was used, on the mean until the end
+	Missing int      `json:"missing,omitempty"` // nodes of which nobody knows the capacity
+}
+
+// known is v, or nil for the zero that stands for unknown.
+func known[T ~float64](v T) *float64 {
+	if v <= 0 {
+		return nil
+	}
+	f := float64(v)
+	return &f
 }
 
 // nodeRun is one node's part.
@@ -59,6 +87,8 @@ type nodeRun struct {
 	StoreS     float64         `json:"store_s"`              // seconds for which it read from the store
 	StoreSlow  string          `json:"store_slow,omitempty"` // where that gave less than a tenth of what the others got: how much
 	PeerBytes  int64           `json:"peer_bytes"`
+	SentBytes  int64           `json:"sent_bytes"`
+	Course     *nodeCourse     `json:"course"`                // nil: it told none
 	NoAccess   bool            `json:"no_access,omitempty"`   // it may not read the source; --share-access let it have the object
 	PlainPeers int             `json:"plain_peers,omitempty"` // neighbours with which it exchanged in plain TCP (--security trusted)
 	SHA256     string          `json:"sha256,omitempty"`
@@ -67,12 +97,52 @@ type nodeRun struct {
 	Faults     []freshet.Fault `json:"faults,omitempty"`
 }
 
-// newRun makes a run of a job. boundS may be nil.
-func newRun(job freshet.Job, boundS *float64, boundBy string) run {
+// nodeCourse is how a node's part went, in seconds, and what its network carries; nil is unknown.
+type nodeCourse struct {
+	WaitedS map[string]float64 `json:"waited_s"` // for the store, the barrier, peers, the disk
+	WriteS  float64            `json:"write_s"`  // in writes to the disk, all writers added up
+	BusyS   float64            `json:"busy_s"`   // for which the machine's processors were busy
+	CPUS    float64            `json:"cpu_s"`    // processor time of the process
+	In      *freshet.Capacity  `json:"in"`
+	Out     *freshet.Capacity  `json:"out"`
+	Store   *freshet.Capacity  `json:"store"`
+}
+
+func newNodeCourse(c freshet.Course) *nodeCourse {
+	capacity := func(k freshet.Capacity) *freshet.Capacity {
+		if !k.Known() {
+			return nil
+		}
+		return &k
+	}
+	return &nodeCourse{
+		WaitedS: map[string]float64{"store": c.StoreS, "barrier": c.BarrierS, "peers": c.PeersS, "disk": c.DiskS},
+		WriteS:  c.WriteS, BusyS: c.BusyS, CPUS: c.CPUS,
+		In: capacity(c.Carries.In), Out: capacity(c.Carries.Out), Store: capacity(c.Carries.Store),
+	}
+}
+
+// newRun makes a run of a job. courses are how it went on its nodes; nil while that is unknown.
+func newRun(job freshet.Job, courses map[string]freshet.Course) run {
+	a := job.Account(courses)
 	r := run{
 		Job: job.ID, State: string(job.State), Error: job.Error, Algorithm: job.Spec.Algorithm,
 		Source: job.Spec.Source, Dest: job.Spec.Dest, Bytes: int64(job.Object.Size),
-		BoundS: boundS, BoundBy: boundBy, Nodes: []nodeRun{},
+		BoundS: known(a.Bound), BoundParts: []boundPart{}, Stragglers: append([]string{}, a.Stragglers...), CPUPerGB: known(a.CPUPerGB), Nodes: []nodeRun{},
+		account: a,
+	}
+	if p := a.Binding(); p != nil {
+		r.BoundBy = p.By
+	}
+	for _, p := range a.Parts {
+		k := boundPart{By: p.By, Name: p.Name, Seconds: known(p.Seconds), Rate: known(p.Rate), From: []string{}, Used: known(p.Used), Missing: len(p.Missing)}
+		for _, s := range p.From {
+			k.From = append(k.From, string(s))
+		}
+		r.BoundParts = append(r.BoundParts, k)
+	}
+	if a.Seconds > 0 {
+		r.HeldUpBy = &a.Cause
 	}
 	slow := job.SlowStores()
 	var verified []string
@@ -92,6 +162,10 @@ func newRun(job freshet.Job, boundS *float64, boundBy string) run {
 			k.Verified = string(freshet.Present)
 			verified = append(verified, k.Verified)
 		}
+		k.SentBytes = int64(n.SentBytes)
+		if c, ok := courses[n.Name]; ok {
+			k.Course = newNodeCourse(c)
+		}
 		r.StoreBytes += k.StoreBytes
 		r.PeerBytes += k.PeerBytes
 		r.Nodes = append(r.Nodes, k)
@@ -109,10 +183,7 @@ func newRun(job freshet.Job, boundS *float64, boundBy string) run {
 			break
 		}
 	}
-	if boundS != nil && *boundS > 0 && r.MakespanS > 0 {
-		ratio := r.MakespanS / *boundS
-		r.Ratio = &ratio
-	}
+	r.Ratio = known(a.Ratio)
 	return r
 }
 
@@ -129,50 +200,80 @@ func (r run) meanS() float64 {
 	return sum / float64(max(n, 1))
 }
 
-// bound is the fluid lower bound of a job by the rates that its nodes declare,
-// nil if none does.
-func bound(job freshet.Job, nodes []freshet.NodeView) (*float64, string) {
-	var r steal.Rates
-	for _, n := range nodes {
-		if i := slices.IndexFunc(job.Nodes, func(s freshet.NodeStatus) bool { return s.Name == n.Name }); i >= 0 && job.Nodes[i].State != freshet.Present {
-			r.Down, r.Up = append(r.Down, n.RateIn), append(r.Up, n.RateOut)
+// record copies to w what the nodes have recorded of a job, and how it went on
+// each of them. Of a node that recorded nothing, or cannot be asked, there is what
+// the job's record says. got is how many had recorded it, missing why one had not.
+func record(ctx context.Context, c *freshet.Client, job freshet.Job, courses map[string]freshet.Course, w io.Writer) (got int, missing, err error) {
+	e := json.NewEncoder(w)
+	a := job.Account(courses)
+	for _, n := range job.Nodes {
+		why := freshet.ErrNoRecording
+		if job.Spec.Record {
+			var b bytes.Buffer // none of it, if it breaks off
+			if why = c.Recording(ctx, job.ID, n.Name, &capped{&b, maxRecording}); why == nil {
+				if _, err := w.Write(b.Bytes()); err != nil {
+					return got, missing, err
+				}
+				got++
+			} else if n.State != freshet.Present { // such a node may have had no part in it
+				slog.Warn("no recording", "job", job.ID, "node", n.Name, "err", why)
+			}
+		}
+		var events []report.Event
+		if why != nil {
+			missing = why
+			events = retold(job, n)
+		}
+		k := report.Event{StoreBytes: int64(n.StoreBytes), PeerBytes: int64(n.PeerBytes), SentBytes: int64(n.SentBytes)}
+		k.Kind, k.Job, k.Node = "course", job.ID, n.Name
+		if course, ok := courses[n.Name]; ok {
+			k.Course = &course
+		}
+		if n.State != freshet.Present || n.SentBytes > 0 {
+			events = append(events, k)
+		}
+		for _, k := range events {
+			if err := e.Encode(k); err != nil {
+				return got, missing, err
+			}
 		}
 	}
-	if len(r.Down) == 0 {
-		return nil, ""
+	k := report.Event{Account: &a}
+	k.Kind, k.Job = "account", job.ID
+	if err := e.Encode(k); err != nil {
+		return got, missing, err
 	}
-	seconds, by := steal.Bound(job.Object.Size, len(r.Down), r)
-	if seconds == 0 {
-		return nil, ""
+	if p := a.Binding(); p != nil {
+		err = e.Encode(swarm.Event{Kind: "bound", Job: job.ID, BoundS: a.Bound, By: p.By})
 	}
-	return &seconds, by
+	return got, missing, err
 }
 
-// record copies to w what the nodes have recorded of a job, and the bound that
-// the report needs beside it. Nodes that cannot be asked are left out.
-func record(ctx context.Context, c *freshet.Client, job freshet.Job, boundS *float64, boundBy string, w io.Writer) error {
-	got := 0
-	var missing error
-	for _, n := range job.Nodes {
-		if err := c.Recording(ctx, job.ID, n.Name, &capped{w, maxRecording}); err != nil {
-			if n.State != freshet.Present { // such a node may have had no part in it
-				slog.Warn("no recording", "job", job.ID, "node", n.Name, "err", err)
-			}
-			missing = err
-			continue
-		}
-		got++
-	}
-	if got == 0 {
-		if missing == nil {
-			missing = errors.New("no node took part")
-		}
-		return fmt.Errorf("job %s has no recording (%w): broadcast with --record, --report or --keep-recording", job.ID, missing)
-	}
-	if boundS == nil {
+// retold are the events of a node's part that its status tells.
+func retold(job freshet.Job, n freshet.NodeStatus) []report.Event {
+	if n.State == freshet.Present {
 		return nil
 	}
-	return json.NewEncoder(w).Encode(swarm.Event{Kind: "bound", Job: job.ID, BoundS: *boundS, By: boundBy})
+	begin := swarm.Event{
+		Kind: "run", Job: job.ID, Node: n.Name, Algorithm: job.Spec.Algorithm, Source: open.Redact(job.Spec.Source), Start: job.Accepted,
+		Size: int64(job.Object.Size), PieceSize: int64(freshet.Layout(job).Piece),
+	}
+	for _, k := range job.Nodes {
+		if k.State != freshet.Present {
+			begin.Nodes = append(begin.Nodes, k.Name)
+		}
+	}
+	events := []report.Event{{Event: begin}}
+	for _, f := range n.Faults {
+		events = append(events, report.Event{Event: swarm.Event{Kind: "fault", Job: job.ID, Node: n.Name, Peer: f.Node, Cause: f.Cause}})
+	}
+	switch n.State {
+	case freshet.Done:
+		return append(events, report.Event{Event: swarm.Event{Kind: "done", T: n.DoneS, Job: job.ID, Node: n.Name, Verified: n.Verified}})
+	case freshet.Failed, freshet.Cancelled:
+		return append(events, report.Event{Event: swarm.Event{Kind: "failed", T: max(0, job.Ended.Sub(job.Accepted).Seconds()), Job: job.ID, Node: n.Name, Cause: n.Error}})
+	}
+	return events
 }
 
 // maxRecording is twice what a node records of the most pieces that there can be.
@@ -192,16 +293,21 @@ func (c *capped) Write(b []byte) (int, error) {
 	return c.w.Write(b)
 }
 
-// save writes a job's recording and its report to files, those that are asked for.
-func save(ctx context.Context, c *freshet.Client, job freshet.Job, boundS *float64, boundBy, recording, html string) error {
+// save writes a job's recording and its report to files, those that are asked
+// for. A recording is only what nodes recorded; a report can be made of any job.
+func save(ctx context.Context, c *freshet.Client, job freshet.Job, courses map[string]freshet.Course, recording, html string) error {
 	if recording == "" && html == "" {
 		return nil
 	}
 	var b bytes.Buffer
-	if err := record(ctx, c, job, boundS, boundBy, &b); err != nil {
+	got, missing, err := record(ctx, c, job, courses, &b)
+	if err != nil {
 		return err
 	}
 	if recording != "" {
+		if got == 0 {
+			return fmt.Errorf("job %s has no recording (%w): broadcast with --record, --report or --keep-recording", job.ID, cmp.Or(missing, errors.New("no node took part")))
+		}
 		if err := os.WriteFile(recording, b.Bytes(), 0o644); err != nil {
 			return fmt.Errorf("recording: %w", err)
 		}

@@ -26,6 +26,7 @@ type nodeFlags struct {
 	name   string
 	drain  time.Duration
 	asJSON bool
+	carry  map[string]string // --declare
 }
 
 func (n *nodeFlags) add(cmd *cobra.Command) {
@@ -40,6 +41,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.StringToStringVar(&c.Labels, "label", nil, "`NAME=VALUE` to select the node by; may be given several times")
 	f.Var(&c.RateIn, "rate-in", "cap on what this process receives, e.g. 10Gbit or 300MB/s (default: none)")
 	f.Var(&c.RateOut, "rate-out", "cap on what this process sends (default: none)")
+	f.StringToStringVar(&n.carry, "declare", nil, "`WHAT=RATE` what this machine's network carries, for the bound that jobs are held against: in, out (of its line), store (what the store gives it); nothing is held to it")
 	f.StringVar(&c.Security, "security", freshet.SecurityTLS, "how data travels between nodes: `tls`, or trusted for plain TCP to and from others that were told so, too")
 	f.DurationVar(&n.drain, "drain", 30*time.Second, "`time` for running jobs to end when this process is told to stop; a second signal ends it at once")
 	f.BoolVar(&n.asJSON, "json", false, "once ready, print one line of JSON instead of text")
@@ -50,6 +52,9 @@ func (n *nodeFlags) complete(what ...string) (err error) {
 	c := &n.config
 	if n.drain < 0 {
 		return usage("--drain %v: want a time, such as 30s, or 0s to end running jobs at once", n.drain)
+	}
+	if c.Declared, err = declared(n.carry, freshet.DeclareIn, freshet.DeclareOut, freshet.DeclareStore); err != nil {
+		return err
 	}
 	if c.Security != freshet.SecurityTLS && c.Security != freshet.SecurityTrusted {
 		return usage("--security %q: want tls, or trusted on an isolated network", c.Security)

@@ -178,7 +178,7 @@ func (v *view) overall(width int) string {
 	if j.State.Ended() {
 		took = j.Ended.Sub(j.Accepted).Seconds()
 	}
-	if r := newRun(j, nil, ""); j.State == freshet.Done {
+	if r := newRun(j, nil); j.State == freshet.Done {
 		took = r.MakespanS
 	}
 	var parts []string

@@ -80,24 +80,24 @@ type Node struct {
 
 // Account is what Of makes of a Job. Of what is unknown it has zero.
 type Account struct {
-	Seconds    float64 // until the last node had it; zero unless all have
-	Bound      float64 // the least time possible, as far as capacities are known
-	Ratio      float64 // Seconds / Bound
-	Parts      []Part  // of the bound, unknown ones too
-	Cause      Cause
-	Stragglers []string // nodes far behind the others
-	CPUPerGB   float64  // processor seconds for 10⁹ bytes that a node got, what it gave and the hub of its process included
+	Seconds    float64  `json:"seconds,omitzero"` // until the last node had it; zero unless all have
+	Bound      float64  `json:"bound,omitzero"`   // seconds: the least possible, as far as capacities are known
+	Ratio      float64  `json:"ratio,omitzero"`   // Seconds / Bound
+	Parts      []Part   `json:"parts,omitempty"`  // of the bound, unknown ones too
+	Cause      Cause    `json:"cause,omitzero"`
+	Stragglers []string `json:"stragglers,omitempty"`   // nodes far behind the others
+	CPUPerGB   float64  `json:"cpu_s_per_gb,omitempty"` // processor seconds for 10⁹ bytes that a node got, with what it gave, and a hub in its process
 }
 
 // Part is one part of the bound.
 type Part struct {
-	By      string         // as package steal calls it: downlink, store, uplinks
-	Name    string         // the node, where it is one node's
-	Seconds float64        // zero: unknown
-	Rate    unit.Bandwidth // of the resource; zero: unknown
-	From    []Source       // of the capacities in it, each once
-	Used    float64        // the share of it that was used until the end, on the mean; zero if unknown
-	Missing []string       // nodes whose capacity is unknown
+	By      string         `json:"by"`                // as package steal calls it: downlink, store, uplinks
+	Name    string         `json:"name,omitempty"`    // the node, where it is one node's
+	Seconds float64        `json:"seconds,omitzero"`  // zero: unknown
+	Rate    unit.Bandwidth `json:"rate,omitzero"`     // of the resource; zero: unknown
+	From    []Source       `json:"from,omitempty"`    // of the capacities in it, each once
+	Used    float64        `json:"used,omitzero"`     // the share of it that was used until the end, on the mean; zero if unknown
+	Missing []string       `json:"missing,omitempty"` // nodes whose capacity is unknown
 }
 
 // Of works the account out.
@@ -177,12 +177,8 @@ func (j *Job) parts(seconds float64) []Part {
 			total += store.take(n.Name, c.Store)
 		}
 	}
-	if j.Store.Known() {
-		if float64(j.Store.Rate) <= total { // whatever the nodes could take
-			store.From, store.Missing = nil, nil
-		}
-		store.take("", j.Store)
-		total = min(total, float64(j.Store.Rate))
+	if j.Store.Known() && (float64(j.Store.Rate) <= total || slices.Contains(store.From, Seen)) { // what was seen may be less than there is
+		store, total = Part{From: []Source{j.Store.From}}, float64(j.Store.Rate)
 	}
 	if total += givers; !math.IsInf(total, 1) {
 		rates.Total = unit.Bandwidth(total)

@@ -40,7 +40,8 @@ func TestBounds(t *testing.T) {
 		{"the paper's store", func(*Job) {}, 300.0 / 14, "store", "", []Source{Declared}, "||"},
 		{"a slow link", func(j *Job) { j.Nodes[1].Course.Carries.In = Capacity{5e6, NIC} }, 60, "downlink", "b", []Source{NIC}, "||"},
 		{"the job declares the store", func(j *Job) { j.Store = declared(5e6) }, 60, "store", "", []Source{Declared}, "||"},
-		{"more than the nodes' connections", func(j *Job) { j.Store = declared(1e9); j.Nodes[0].Course.Carries.Store.From = Seen }, 300.0 / 14, "store", "", []Source{Seen, Declared}, "||"},
+		{"more than the nodes' connections", func(j *Job) { j.Store = declared(1e9); j.Nodes[0].Course.Carries.Store.From = NIC }, 300.0 / 14, "store", "", []Source{NIC, Declared}, "||"},
+		{"more than was seen elsewhere", func(j *Job) { j.Store = declared(20e6); j.Nodes[0].Course.Carries.Store.From = Seen }, 15, "store", "", []Source{Declared}, "||"},
 		{"only the job knows of the store", func(j *Job) {
 			j.Store = declared(10e6)
 			for i := range j.Nodes {

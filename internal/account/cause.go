@@ -9,9 +9,9 @@ import (
 
 // Cause is what held a job up, or the resource that was used as well as can be.
 type Cause struct {
-	What string // one of the constants below; empty: nothing stands out
-	Name string // the node, where it is one node's
-	Why  string // what that is taken from, in words
+	What string `json:"what"`           // one of the constants below; empty: nothing stands out
+	Name string `json:"name,omitempty"` // the node, where it is one node's
+	Why  string `json:"why,omitempty"`  // what that is taken from, in words
 }
 
 // What can hold a job up.

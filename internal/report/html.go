@@ -24,6 +24,7 @@ const (
 	maxPictured = 8  // runs with pictures
 	maxRows     = 64 // nodes in a picture
 	maxDetailed = 512
+	maxOpen     = 16 // nodes whose table need not be unfolded
 )
 
 // view is what the template shows; all text in it is escaped there.
@@ -38,6 +39,10 @@ type view struct {
 	Figures                   []figure
 	Faults                    []runFaults
 	Details                   []detail
+	Verdict                   string // of a page about one run
+	Limits                    []limits
+	Courses                   bool // some node told what its time went into
+	Recorded                  bool // some node recorded pieces
 	Notes                     []string
 	Classes                   []template.CSS // colours that legends name
 }
@@ -75,6 +80,7 @@ type detail struct {
 	Run  string
 	Rows [][]string
 	Left int
+	Open bool // few enough to be shown at once
 }
 
 // HTML writes the report as one page that needs nothing else: no script, no
@@ -94,9 +100,15 @@ func (rec *Recording) HTML(w io.Writer) error {
 			v.Summary = "The run in numbers"
 			v.Job = fmt.Sprintf("job %s, accepted %s, in pieces of %s", r.Job, r.accepted(), r.pieceSize())
 		}
+		if len(rec.Runs) == 1 {
+			v.Verdict = r.verdict()
+		}
+		v.Courses = slices.ContainsFunc(rec.Runs, (*Run).hasCourses)
+		v.Recorded = slices.ContainsFunc(rec.Runs, func(r *Run) bool { return r.arrivals > 0 })
 		v.Bounded = slices.ContainsFunc(rec.Runs, func(r *Run) bool { return r.Bound > 0 })
 	}
 	v.table(rec)
+	v.limit(rec)
 	if err := v.draw(rec.Runs[:min(len(rec.Runs), maxPictured)]); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
@@ -259,7 +271,7 @@ func (v *view) table(rec *Recording) {
 	})
 	add("Fluid lower bound", false, func(r *Run) cell {
 		if r.Bound == 0 {
-			return cell{Value: unknown, More: "no node declared a rate (--rate-in)"}
+			return cell{Value: unknown, More: "nobody knows what the network carries (--declare of up and agent)"}
 		}
 		c := cell{Value: seconds(r.Bound)}
 		if r.BoundBy != "" {
@@ -269,6 +281,24 @@ func (v *view) table(rec *Recording) {
 	})
 	if v.Bounded {
 		add("Makespan ÷ bound", true, func(r *Run) cell { return cell{Value: times(r.Ratio)} })
+	}
+	if slices.ContainsFunc(rec.Runs, func(r *Run) bool { return r.account != nil }) {
+		told := func(f func(r *Run) cell) func(r *Run) cell {
+			return func(r *Run) cell {
+				if r.account == nil || r.account.Seconds <= 0 {
+					return cell{Value: unknown}
+				}
+				return f(r)
+			}
+		}
+		add("Held up by", true, told(func(r *Run) cell { return cell{Value: r.account.Cause.String(), More: r.account.Cause.Why} }))
+		add("Far behind the others", false, told(func(r *Run) cell { return cell{Value: cmp.Or(named(r.account.Stragglers), "none")} }))
+		add("Processor time for each GB that a node got", false, told(func(r *Run) cell {
+			if r.account.CPUPerGB <= 0 {
+				return cell{Value: unknown}
+			}
+			return cell{Value: fmt.Sprintf("%.2f\u00a0s", r.account.CPUPerGB)}
+		}))
 	}
 	add("Nodes that have it", false, func(r *Run) cell { return cell{Value: fmt.Sprintf("%d of %d", r.Done, len(r.Nodes))} })
 	add("Fastest node", false, func(r *Run) cell { return when(r, r.Fastest) })
@@ -338,7 +368,8 @@ func (v *view) draw(runs []*Run) error {
 	steps, top := scale(runs, end)
 	figures := []struct {
 		figure
-		pieces bool // pictures nothing for an empty object
+		pieces bool            // pictures nothing where no piece was recorded
+		shows  func(*Run) bool // nil: all
 		panel  func(r *Run, f format) panel
 	}{
 		{figure: figure{ID: "completion", Title: "When each node had the object",
@@ -352,10 +383,23 @@ func (v *view) draw(runs []*Run) error {
 				}
 				return completion(r, r.pictured(), end*room, f)
 			}},
+		{figure: figure{ID: "spent", Title: "What each node’s time went into",
+			Text: "One bar a node, until it had the object. What it waited for is added up: the colours say how long, not when.",
+			Legend: []key{{"store", "the store"}, {"held3", "others that read the store"}, {"peers", "peers"}, {"taken", "the disk"},
+				{"closing", "preparation, checks, and what is not measured"}, {"fail", "failed"}}},
+			shows: (*Run).hasCourses,
+			panel: func(r *Run, f format) panel {
+				room := 1.1
+				if f.class == "slim" {
+					room = 1.22
+				}
+				return spent(r, r.pictured(), end*room, f)
+			}},
 		{figure: figure{ID: "throughput", Title: "How fast each node received, and from where",
 			Text: fmt.Sprintf("One row a node, all on one scale: the full height of a row is %v. Each step is the mean over %s.",
 				unit.Bandwidth(top), seconds(end/float64(steps))),
-			Legend: []key{{"store", "from the store"}, {"peers", "from peers, on top of it"}, {"mark", "has the object"}, {"fail", "failed"}}}, pieces: true,
+			Legend: []key{{"store", "from the store"}, {"peers", "from peers, on top of it"}, {"mark", "has the object"}, {"fail", "failed"}}},
+			shows: func(r *Run) bool { return r.arrivals > 0 || r.hasLines() },
 			panel: func(r *Run, f format) panel { return throughput(r, r.pictured(), end, top, steps, f) }},
 		{figure: figure{ID: "possession", Title: "How the pieces spread",
 			Text: "Every piece of the object from top to bottom, over time. The ground says how many nodes hold the piece; " +
@@ -374,12 +418,15 @@ func (v *view) draw(runs []*Run) error {
 				{"share6", "20–50 %"}, {"share7", "50 % and more"}}}, pieces: true,
 			panel: func(r *Run, f format) panel { return matrix(r, r.pictured(), f) }},
 	}
+	figures[0].shows = func(r *Run) bool { return r.arrivals > 0 || !r.hasCourses() } // else the next one says more
 	if v.Bounded {
-		figures[0].Text += " The dashed line is the fluid lower bound."
-		figures[0].Legend = append(figures[0].Legend, key{"dash", "bound"})
+		for i := range figures[:2] {
+			figures[i].Text += " The dashed line is the fluid lower bound."
+			figures[i].Legend = append(figures[i].Legend, key{"dash", "bound"})
+		}
 	}
 	for _, fig := range figures {
-		shown := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return fig.pieces && r.arrivals == 0 })
+		shown := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return fig.pieces && r.arrivals == 0 || fig.shows != nil && !fig.shows(r) })
 		if len(shown) == 0 {
 			continue
 		}
@@ -390,7 +437,7 @@ func (v *view) draw(runs []*Run) error {
 			} else {
 				p.More = fmt.Sprintf("%d of %s", r.Done, plural(len(r.Nodes), "node"))
 			}
-			if fig.ID == "completion" && r.Bound > 0 {
+			if (fig.ID == "completion" || fig.ID == "spent") && r.Bound > 0 {
 				p.More += ", bound " + seconds(r.Bound)
 			}
 			if fig.ID != "possession" && len(r.Nodes) > maxRows {
@@ -420,7 +467,7 @@ func (v *view) draw(runs []*Run) error {
 func (v *view) tell(rec *Recording) {
 	for _, r := range rec.Runs {
 		fs := runFaults{Run: r.label}
-		d := detail{Run: r.label, Left: max(0, len(r.Nodes)-maxDetailed)}
+		d := detail{Run: r.label, Left: max(0, len(r.Nodes)-maxDetailed), Open: len(rec.Runs) == 1 && len(r.Nodes) <= maxOpen}
 		for i, n := range r.Nodes {
 			for _, f := range n.Faults {
 				fs.Faults = append(fs.Faults, fault{At: seconds(f.At), Node: n.Name, Peer: f.Peer, Cause: f.Cause})
@@ -429,7 +476,7 @@ func (v *view) tell(rec *Recording) {
 				fs.Faults = append(fs.Faults, fault{Node: n.Name, Cause: fmt.Sprintf("and %d more", n.More)})
 			}
 			if i < maxDetailed {
-				d.Rows = append(d.Rows, append([]string{fmt.Sprintf("#%d", i+1)}, n.detail(r)...))
+				d.Rows = append(d.Rows, append([]string{fmt.Sprintf("#%d", i+1)}, n.detail(r, v.Courses)...))
 			}
 		}
 		if len(fs.Faults) > maxDetailed {
@@ -451,7 +498,7 @@ func (v *view) tell(rec *Recording) {
 	}
 }
 
-func (n *Node) detail(r *Run) []string {
+func (n *Node) detail(r *Run, courses bool) []string {
 	ended, phase := "no end recorded", "–"
 	switch n.State {
 	case Done:
@@ -466,5 +513,12 @@ func (n *Node) detail(r *Run) []string {
 	for _, m := range r.Nodes {
 		gave = sum(gave, int64(m.From[n.Name]))
 	}
-	return []string{n.Name, ended, phase, n.Store.String(), n.Peers.String(), gave.String(), cmp.Or(n.Verified, "–")}
+	if r.arrivals == 0 {
+		gave = n.told[2]
+	}
+	row := []string{n.Name, ended, phase, n.Store.String(), n.Peers.String(), gave.String(), cmp.Or(n.Verified, "–")}
+	if courses {
+		row = append(row, n.spending()...)
+	}
+	return row
 }

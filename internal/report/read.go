@@ -32,7 +32,7 @@ func Read(r io.Reader) (*Recording, error) {
 			return nil, fmt.Errorf("read recording: %w", err)
 		}
 		if len(bytes.TrimSpace(line)) > 0 || !whole {
-			var e swarm.Event
+			var e Event
 			switch bad := !whole || json.Unmarshal(line, &e) != nil; {
 			case bad && err == io.EOF:
 				b.rec.Truncated = true
@@ -86,7 +86,7 @@ type draft struct {
 }
 
 // add takes one event into account, or says that it is of no use.
-func (b *builder) add(e *swarm.Event) bool {
+func (b *builder) add(e *Event) bool {
 	if math.IsNaN(e.T) || e.T > maxSeconds || e.T < -maxSeconds || !okName(e.Job) {
 		return false
 	}
@@ -109,13 +109,16 @@ func (b *builder) add(e *swarm.Event) bool {
 		d.run.Bound, d.run.BoundBy = e.BoundS, cut(e.By)
 		return true
 	}
+	if e.Kind == "account" {
+		return d.run.takeAccount(e.Account)
+	}
 	n := d.node(e.Node)
 	if n == nil {
 		return false
 	}
 	switch e.Kind {
 	case "run":
-		if !d.begin(e) {
+		if !d.begin(&e.Event) {
 			return false
 		}
 	case "piece":
@@ -146,6 +149,8 @@ func (b *builder) add(e *swarm.Event) bool {
 			break
 		}
 		n.Faults = append(n.Faults, Fault{At: at, Peer: cut(e.Peer), Cause: cut(e.Cause)})
+	case "course":
+		return n.takeCourse(e)
 	case "done":
 		if n.State != Done { // a node that failed and was resumed has it all the same
 			n.State, n.DoneAt, n.Verified, n.Cause = Done, at, cut(e.Verified), ""
@@ -163,7 +168,7 @@ func (b *builder) add(e *swarm.Event) bool {
 
 func known(kind string) bool {
 	switch kind {
-	case "run", "piece", "work", "phase", "fault", "done", "failed", "bound":
+	case "run", "piece", "work", "phase", "fault", "done", "failed", "bound", "course", "account":
 		return true
 	}
 	return false
@@ -317,6 +322,9 @@ func (n *Node) finish(r *Run, told bool) (dropped int) {
 		}
 		n.Peers = sum(n.Peers, a.bytes)
 		n.From[r.givers[a.from]] = sum(n.From[r.givers[a.from]], a.bytes)
+	}
+	if len(n.arrivals) == 0 { // nothing was recorded, or nothing came
+		n.Store, n.Peers = n.told[0], n.told[1]
 	}
 	r.arrivals += len(n.arrivals)
 	return all - len(n.arrivals)

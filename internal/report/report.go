@@ -23,6 +23,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/unit"
 )
@@ -70,6 +71,8 @@ type Run struct {
 	Ratio    float64 // Makespan / Bound; zero if either is unknown
 	Verified string  // what the nodes said; "mixed" if they differ; empty if none did
 
+	account *account.Account // what it took and what held it up; nil: nobody told
+
 	label    string   // what it is called on the page, unlike all other runs
 	givers   []string // names by arrival.from
 	arrivals int
@@ -89,6 +92,9 @@ type Node struct {
 	From     map[string]unit.Bytes // got from each peer; the store is not in it
 	Faults   []Fault
 	More     int // faults beyond those kept
+
+	course account.Course // how it went, by the node's own account; zero: it told none
+	told   [3]unit.Bytes  // from the store, from peers, to peers, by the control plane's record
 
 	arrivals []arrival     // by time
 	taken    []piece.Range // ascending, not touching

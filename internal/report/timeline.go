@@ -74,7 +74,7 @@ func completion(r *Run, nodes []*Node, end float64, f format) panel {
 // lastPiece is when the node's last piece was in.
 func (n *Node) lastPiece() float64 {
 	if len(n.arrivals) == 0 {
-		return 0
+		return n.lineEnd()
 	}
 	return n.arrivals[len(n.arrivals)-1].at
 }
@@ -125,6 +125,10 @@ func measure(nodes []*Node, end float64, steps int) (out []rates, most float64) 
 			} else {
 				q.peers[i] += float64(a.bytes) / width
 			}
+		}
+		if len(n.arrivals) == 0 {
+			spread(q.store, width, n.course.Store, n.course.Step)
+			spread(q.peers, width, n.course.Peers, n.course.Step)
 		}
 		for i := range steps {
 			most = max(most, q.store[i]+q.peers[i])
@@ -180,10 +184,19 @@ func throughput(r *Run, nodes []*Node, end, top float64, steps int, f format) pa
 // that the height of a row stands for in all runs.
 func scale(runs []*Run, end float64) (steps int, top float64) {
 	most := 0
+	finest := 0.0 // step of a time line that stands for the pieces
 	for _, r := range runs {
 		most = max(most, r.Layout.Count())
+		for _, n := range r.Nodes {
+			if s := n.course.Step; len(n.arrivals) == 0 && s > 0 && (finest == 0 || s < finest) {
+				finest = s
+			}
+		}
 	}
 	steps = max(16, min(120, most/3))
+	if finest > 0 {
+		steps = max(4, min(120, int(end/finest)))
+	}
 	for _, r := range runs {
 		_, t := measure(r.pictured(), end, steps)
 		top = max(top, t)
