@@ -35,9 +35,13 @@ var cases = sync.OnceValue(func() map[string][]byte {
 		"hostile": recorded(steal.with(func(s *synthetic) {
 			s.name, s.source, s.algorithm, s.job = hostile, `s3://b/<img src=x onerror=alert(1)>"`, `steal</style><script>`, `j"><b>`
 		}), flat.with(func(s *synthetic) { s.name = hostile })),
-		"empty":     nil,
-		"no-pieces": []byte(`{"kind":"run","t":0,"job":"j","node":"a","algorithm":"steal","nodes":["a","b"]}` + "\n" + `{"kind":"done","t":0.5,"job":"j","node":"a"}` + "\n" + `{"kind":"done","t":0.25,"job":"j","node":"b"}`),
-		"far-off":   []byte(`{"kind":"run","t":0,"job":"j","node":"a","algorithm":"steal","nodes":["a"],"size":67108864000,"piece_size":1000}` + "\n" + `{"kind":"piece","t":1e8,"job":"j","node":"a","piece":67000000,"bytes":1000,"from":"x"}`),
+		"kept":          keptJob().lines(),
+		"kept-sixteen":  keptJob().with(func(k *kept) { k.nodes, k.fails = 16, 3 }).lines(),
+		"kept-many":     keptJob().with(func(k *kept) { k.nodes, k.late, k.known = 400, 7, false }).lines(),
+		"kept-recorded": append(recorded(steal), keptBeside(steal)...),
+		"empty":         nil,
+		"no-pieces":     []byte(`{"kind":"run","t":0,"job":"j","node":"a","algorithm":"steal","nodes":["a","b"]}` + "\n" + `{"kind":"done","t":0.5,"job":"j","node":"a"}` + "\n" + `{"kind":"done","t":0.25,"job":"j","node":"b"}`),
+		"far-off":       []byte(`{"kind":"run","t":0,"job":"j","node":"a","algorithm":"steal","nodes":["a"],"size":67108864000,"piece_size":1000}` + "\n" + `{"kind":"piece","t":1e8,"job":"j","node":"a","piece":67000000,"bytes":1000,"from":"x"}`),
 	}
 })
 

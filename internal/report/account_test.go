@@ -1,0 +1,276 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/internal/account"
+	"github.com/freshet/freshet/internal/swarm"
+	"github.com/freshet/freshet/unit"
+)
+
+// kept is a job of which the control plane keeps how it went and nobody recorded pieces.
+type kept struct {
+	nodes     int
+	late      int  // the rank of the one that is far behind; -1: none
+	fails     int  // likewise of one that fails
+	known     bool // what networks carry
+	name      func(rank int) string
+	algorithm string
+}
+
+func (k kept) lines() []byte {
+	rnd := rand.New(rand.NewPCG(3, uint64(k.nodes)))
+	const size, piece = 4 << 30, 4 << 20
+	facts := account.Job{Size: size, Done: k.fails < 0}
+	if k.known {
+		facts.Store = account.Capacity{Rate: 200e6, From: account.Declared}
+	}
+	names := make([]string, k.nodes)
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	put := func(v Event) {
+		if err := e.Encode(v); err != nil {
+			panic(err) // no event is beyond JSON
+		}
+	}
+	for i := range names {
+		names[i] = k.name(i)
+	}
+	for i, name := range names {
+		done := 23.0 + rnd.Float64()
+		if i == k.late {
+			done = 41
+		}
+		l := account.NewLine(account.Steps(k.nodes))
+		var store, peers, sent float64
+		for at := 0.0; at < done; at += 0.25 {
+			share := 0.25 / done
+			store += share * float64(size) / float64(k.nodes)
+			peers += share * float64(size) * (1 - 1/float64(k.nodes))
+			sent += share * float64(size) * rnd.Float64() * 2 * (1 - 1/float64(k.nodes))
+			l.Note(min(at+0.25, done), unit.Bytes(store), unit.Bytes(peers), unit.Bytes(sent))
+		}
+		c := l.Course()
+		c.Seconds, c.StoreS, c.BarrierS, c.PeersS, c.DiskS, c.WriteS, c.CPUS = done-0.4, done*0.3, 0.5, done*0.6, 0.3, 1.5, 9
+		if k.known {
+			c.Carries = account.Capacities{In: account.Capacity{Rate: 1.19e9, From: account.NIC}, Out: account.Capacity{Rate: 1.19e9, From: account.NIC}, Store: account.Capacity{Rate: 60e6, From: account.Seen}}
+		}
+		n := account.Node{Name: name, DoneS: done, Store: unit.Bytes(store), Peers: unit.Bytes(peers), Sent: unit.Bytes(sent), Course: c}
+		base := swarm.Event{Job: "05hgpfg8r491", Node: name}
+		run := base
+		run.Kind, run.Algorithm, run.Source, run.Size, run.PieceSize, run.Nodes = "run", k.algorithm, "s3://models/llama.bin", size, piece, names
+		run.Start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		put(Event{Event: run})
+		end := base
+		end.Kind, end.T, end.Verified = "done", done, "source"
+		if i == k.fails {
+			n.DoneS = 0
+			end.Kind, end.Cause, end.Verified = "failed", "disk full: /data", ""
+		}
+		put(Event{Event: end})
+		told := base
+		told.Kind = "course"
+		put(Event{Event: told, StoreBytes: int64(n.Store), PeerBytes: int64(n.Peers), SentBytes: int64(n.Sent), Course: &c})
+		facts.Nodes = append(facts.Nodes, n)
+	}
+	a := account.Of(facts)
+	put(Event{Event: swarm.Event{Kind: "account", Job: "05hgpfg8r491"}, Account: &a})
+	if a.Bound > 0 {
+		put(Event{Event: swarm.Event{Kind: "bound", Job: "05hgpfg8r491", BoundS: a.Bound, By: a.Binding().By}})
+	}
+	return out.Bytes()
+}
+
+// keptBeside is what is kept of a run that was recorded, too.
+func keptBeside(s synthetic) []byte {
+	k := kept{nodes: s.nodes, late: -1, fails: -1, known: true, algorithm: s.algorithm, name: s.name}
+	return bytes.ReplaceAll(k.lines(), []byte(`"job":"05hgpfg8r491"`), []byte(`"job":"`+s.job+`"`))
+}
+
+func keptJob() kept {
+	return kept{nodes: 2, late: -1, fails: -1, known: true, algorithm: "stream", name: func(i int) string { return fmt.Sprintf("gpu-%02d", i+1) }}
+}
+
+func (k kept) with(f func(*kept)) kept { f(&k); return k }
+
+// shown is a page as text, and its tables' cells by the section that they are in.
+func shown(t *testing.T, lines []byte) (text string, cells map[string][][]string) {
+	t.Helper()
+	rec, err := Read(bytes.NewReader(lines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rec.Skipped > 0 {
+		t.Errorf("%d lines were of no use", rec.Skipped)
+	}
+	var b bytes.Buffer
+	if err := rec.HTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	checkMarkup(t, b.Bytes())
+	cells = map[string][][]string{}
+	section := ""
+	var cell *strings.Builder
+	dec := xml.NewDecoder(bytes.NewReader(b.Bytes()))
+	dec.Entity = xml.HTMLEntity
+	for {
+		tok, err := dec.Token()
+		if err == io.EOF {
+			return plain(b.String()), cells
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch tok := tok.(type) {
+		case xml.StartElement:
+			switch tok.Name.Local {
+			case "section", "details":
+				section = tok.Name.Local
+				for _, a := range tok.Attr {
+					if a.Name.Local == "id" {
+						section = a.Value
+					}
+				}
+			case "tr":
+				cells[section] = append(cells[section], nil)
+			case "td", "th":
+				cell = &strings.Builder{}
+			}
+		case xml.CharData:
+			if cell != nil {
+				cell.Write(tok)
+			}
+		case xml.EndElement:
+			if tok.Name.Local == "td" || tok.Name.Local == "th" {
+				rows := cells[section]
+				rows[len(rows)-1] = append(rows[len(rows)-1], plain(cell.String()))
+				cell = nil
+			}
+		}
+	}
+}
+
+func TestPageOfAJobThatNobodyRecorded(t *testing.T) {
+	text, cells := shown(t, keptJob().lines())
+	for _, want := range []string{
+		"stream brought the object to all 2 nodes in 23.7 s, 1.11 × the bound; each byte left the store once.",
+		"1.11 × the bound, which the store sets (200 MB/s, declared); held up by the store; stragglers: none.",
+		"What each node’s time went into", "How fast each node received", `<details open="open">`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, not := range []string{"When each node had the object", "How the pieces spread", "Who gave how much to whom"} {
+		if strings.Contains(text, not) {
+			t.Errorf("the page has %q, which nobody recorded", not)
+		}
+	}
+	want := [][]string{
+		{"Resource", "Least time", "Carries", "Known from", "Used", "Unknown of"},
+		{"The link into gpu-01", "3.61 s", "1.19 GB/s", "network interface", "15 %", ""},
+		{"The store", "21.5 s", "200 MB/s", "declared", "91 %", ""},
+		{"What the store and all nodes can send", "3.33 s", "2.58 GB/s", "network interface, declared", "", ""},
+	}
+	got := cells["bound"]
+	for i := range want {
+		if i >= len(got) || !slices.Equal(got[i][:4], want[i][:4]) || want[i][4] != "" && got[i][4] != want[i][4] || got[i][5] != want[i][5] {
+			t.Errorf("line %d of the bound: got %q, want %q", i, got[i], want[i])
+		}
+	}
+	nodes := cells["details"]
+	if len(nodes) != 3 || nodes[1][1] != "gpu-01" || nodes[1][4] != "2 GiB" || nodes[1][len(nodes[1])-1] != "60 MB/s (seen)" || len(nodes[1]) != len(nodes[0]) {
+		t.Errorf("table of the nodes: got %q", nodes)
+	}
+}
+
+func TestPageNamesTheStraggler(t *testing.T) {
+	text, cells := shown(t, keptJob().with(func(k *kept) { k.nodes, k.late, k.known = 400, 7, false }).lines())
+	for _, want := range []string{"the bound is unknown: nobody knows what the network carries; held up by a straggler, gpu-08; stragglers: gpu-08.", "64 of the nodes are shown"} {
+		if !strings.Contains(strings.ToLower(text), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(text, `<details open`) {
+		t.Error("the table of 400 nodes is not folded")
+	}
+	if got := cells["bound"][2]; got[1] != "unknown" || got[2] != "unknown" || !strings.HasSuffix(got[5], "and 394 more") {
+		t.Errorf("the unknown store: got %q", got)
+	}
+	if got := len(cells["details"]); got != 401 {
+		t.Errorf("%d rows of nodes, want 400", got-1)
+	}
+}
+
+// What names and texts hold is shown as it is, and makes nothing of the page.
+func TestPageOfHostileNames(t *testing.T) {
+	lines := keptJob().with(func(k *kept) {
+		k.nodes, k.late = 8, 2
+		k.algorithm = "<svg onload=x>"
+		k.name = func(i int) string { return fmt.Sprintf(`n%d<script>alert("x")</script>&`, i) }
+	}).lines()
+	text, _ := shown(t, lines)
+	if !strings.Contains(text, "n2&lt;script&gt;alert(") {
+		t.Error("the straggler's name is not there")
+	}
+}
+
+func TestSenselessAccountsAreSkipped(t *testing.T) {
+	whole := keptJob().lines()
+	for _, bad := range []string{
+		`{"kind":"account","job":"05hgpfg8r491"}`,
+		`{"kind":"account","job":"05hgpfg8r491","account":{"seconds":-1,"cause":{"what":"store"}}}`,
+		`{"kind":"account","job":"05hgpfg8r491","account":{"bound":1e300}}`,
+		`{"kind":"account","job":"05hgpfg8r491","account":{"parts":[{"by":"store","used":-1}]}}`,
+		`{"kind":"account","job":"05hgpfg8r491","account":{"parts":[` + strings.Repeat(`{"by":"x"},`, 64) + `{"by":"x"}]}}`,
+		`{"kind":"course","job":"05hgpfg8r491","node":"gpu-01","store_bytes":-1}`,
+		`{"kind":"course","job":"05hgpfg8r491","node":"gpu-01","course":{"step_s":1e12,"store":[1],"peers":[1],"sent":[1]}}`,
+		`{"kind":"course","job":"05hgpfg8r491","node":"gpu-01","course":{"seconds":1e12}}`,
+		`{"kind":"course","job":"05hgpfg8r491"}`,
+	} {
+		rec, err := Read(bytes.NewReader(slices.Concat([]byte(bad+"\n"), whole)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Skipped != 1 || rec.Runs[0].account == nil || rec.Runs[0].Nodes[0].course.Seconds < 20 {
+			t.Errorf("%s: %d lines were skipped, want this one", bad, rec.Skipped)
+		}
+	}
+	rec, err := Read(bytes.NewReader(slices.Concat(whole, whole)))
+	if err != nil || rec.Skipped != 2 { // one account and one bound a job
+		t.Errorf("all of it twice: %d lines skipped, %v", rec.Skipped, err)
+	}
+}
+
+// Bytes are neither lost nor made where a time line's steps are not a picture's.
+func TestSpreadKeepsBytes(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for range 200 {
+		line := make([]int64, 1+rnd.IntN(120))
+		var want float64
+		for i := range line {
+			line[i] = rnd.Int64N(1 << 30)
+			want += float64(line[i])
+		}
+		step := 0.25 * float64(int(1)<<rnd.IntN(8))
+		out := make([]float64, 1+rnd.IntN(200))
+		width := step * float64(len(line)) / float64(len(out)) * (1 + rnd.Float64())
+		spread(out, width, line, step)
+		got := 0.0
+		for _, v := range out {
+			got += v * width
+		}
+		if got < want*(1-1e-9) || got > want*(1+1e-9) {
+			t.Fatalf("%d steps of %v in %d of %v: got %v, want %v", len(line), step, len(out), width, got, want)
+		}
+	}
+}
