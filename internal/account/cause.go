@@ -186,16 +186,20 @@ func (p *Part) Title() string {
 func (p *Part) Sources() string {
 	words := make([]string, len(p.From))
 	for i, s := range p.From {
-		switch s {
-		case Declared:
-			words[i] = "declared"
-		case NIC:
-			words[i] = "network interface"
-		default:
-			words[i] = "seen in another job"
-		}
+		words[i] = s.String()
 	}
 	return strings.Join(words, ", ")
+}
+
+// String is s in words.
+func (s Source) String() string {
+	switch s {
+	case Declared:
+		return "declared"
+	case NIC:
+		return "network interface"
+	}
+	return "seen in another job"
 }
 
 // String is the cause in a few words: "the store", "n3, a straggler".

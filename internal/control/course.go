@@ -106,8 +106,8 @@ func unpackCourses(packed []byte) (map[string]account.Course, error) {
 // courses are what saveCourses wrote of a job, packed; none if it has not ended,
 // or its nodes told nothing.
 func (h *Hub) courses(ctx context.Context, prefix string) (packed []byte, err error) {
-	id, d, err := h.find(prefix)
-	if err != nil || d != nil {
+	id, _, err := h.find(prefix)
+	if err != nil {
 		return nil, err
 	}
 	_, err = get(ctx, h.store.courses, id, &packed)

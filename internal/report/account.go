@@ -246,21 +246,28 @@ func named(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// spending is a node's line of the table of all nodes, from its course.
+// spending is what a node's time went into until it had the object.
 func (n *Node) spending() []string {
-	k := n.course
-	took := func(s float64) string {
+	row, k := []string{n.Name}, n.course
+	for _, s := range []float64{k.StoreS, k.BarrierS, k.PeersS, k.DiskS, k.WriteS, k.BusyS, k.CPUS} {
 		if k.Seconds <= 0 {
-			return "–"
+			row = append(row, "–")
+		} else {
+			row = append(row, seconds(s))
 		}
-		return seconds(s)
 	}
-	carries := func(c account.Capacity) string {
+	return row
+}
+
+// carries is what a node's network carries, and from where that is known.
+func (n *Node) carries() []string {
+	row := []string{n.Name}
+	for _, c := range []account.Capacity{n.course.Carries.In, n.course.Carries.Out, n.course.Carries.Store} {
 		if !c.Known() {
-			return unknown
+			row = append(row, unknown)
+		} else {
+			row = append(row, c.Rate.String()+" ("+c.From.String()+")")
 		}
-		return c.Rate.String() + " (" + string(c.From) + ")"
 	}
-	return []string{took(k.StoreS), took(k.BarrierS), took(k.PeersS), took(k.DiskS), took(k.WriteS), took(k.BusyS), took(k.CPUS),
-		carries(k.Carries.In), carries(k.Carries.Out), carries(k.Carries.Store)}
+	return row
 }

@@ -41,7 +41,6 @@ type view struct {
 	Details                   []detail
 	Verdict                   string // of a page about one run
 	Limits                    []limits
-	Courses                   bool // some node told what its time went into
 	Recorded                  bool // some node recorded pieces
 	Notes                     []string
 	Classes                   []template.CSS // colours that legends name
@@ -80,7 +79,9 @@ type detail struct {
 	Run  string
 	Rows [][]string
 	Left int
-	Open bool // few enough to be shown at once
+
+	Spent, Carries [][]string // of all of them; none: nobody told
+	Open           bool       // few enough to be shown at once
 }
 
 // HTML writes the report as one page that needs nothing else: no script, no
@@ -103,7 +104,6 @@ func (rec *Recording) HTML(w io.Writer) error {
 		if len(rec.Runs) == 1 {
 			v.Verdict = r.verdict()
 		}
-		v.Courses = slices.ContainsFunc(rec.Runs, (*Run).hasCourses)
 		v.Recorded = slices.ContainsFunc(rec.Runs, func(r *Run) bool { return r.arrivals > 0 })
 		v.Bounded = slices.ContainsFunc(rec.Runs, func(r *Run) bool { return r.Bound > 0 })
 	}
@@ -476,7 +476,10 @@ func (v *view) tell(rec *Recording) {
 				fs.Faults = append(fs.Faults, fault{Node: n.Name, Cause: fmt.Sprintf("and %d more", n.More)})
 			}
 			if i < maxDetailed {
-				d.Rows = append(d.Rows, append([]string{fmt.Sprintf("#%d", i+1)}, n.detail(r, v.Courses)...))
+				d.Rows = append(d.Rows, append([]string{fmt.Sprintf("#%d", i+1)}, n.detail(r)...))
+				if r.hasCourses() {
+					d.Spent, d.Carries = append(d.Spent, n.spending()), append(d.Carries, n.carries())
+				}
 			}
 		}
 		if len(fs.Faults) > maxDetailed {
@@ -498,7 +501,7 @@ func (v *view) tell(rec *Recording) {
 	}
 }
 
-func (n *Node) detail(r *Run, courses bool) []string {
+func (n *Node) detail(r *Run) []string {
 	ended, phase := "no end recorded", "–"
 	switch n.State {
 	case Done:
@@ -516,9 +519,5 @@ func (n *Node) detail(r *Run, courses bool) []string {
 	if r.arrivals == 0 {
 		gave = n.told[2]
 	}
-	row := []string{n.Name, ended, phase, n.Store.String(), n.Peers.String(), gave.String(), cmp.Or(n.Verified, "–")}
-	if courses {
-		row = append(row, n.spending()...)
-	}
-	return row
+	return []string{n.Name, ended, phase, n.Store.String(), n.Peers.String(), gave.String(), cmp.Or(n.Verified, "–")}
 }
