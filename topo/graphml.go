@@ -30,7 +30,7 @@ const (
 
 // ParseGraphML reads a network of the Internet Topology Zoo (Knight et al., IEEE JSAC 2011), or what else is
 // GraphML of that kind. Its nodes are switches, with hosts on those that are neither another network's
-// (Internal 0) nor a junction of cables (hyperedge 1); each is the site of its hosts. Names are labels, without spaces.
+// (Internal 0) nor a junction of cables (hyperedge 1); each is the site of its hosts. Names are labels, without spaces and commas.
 // Rates are LinkSpeedRaw, in bit/s; edges between the same two nodes are one link with the sum of
 // their rates. A delay is that of light in fibre, 200 km a millisecond, straight from one place to the
 // other, or 1 ms if one is not known.
@@ -357,11 +357,11 @@ func (n namer) unique(name string) string {
 	}
 }
 
-// clean makes a dash of what cannot be in a name, and leaves room for what is added to it.
+// clean makes a dash of what cannot be in a name or in a list of names, and leaves room for what is added to it.
 func clean(s string) string {
 	const most = 48
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool {
-		return unicode.IsSpace(r) || !unicode.IsPrint(r) || r == unicode.ReplacementChar
+		return r == ',' || unicode.IsSpace(r) || !unicode.IsPrint(r) || r == unicode.ReplacementChar
 	}), "-")
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "")

@@ -22,7 +22,7 @@ const zooExample = `<?xml version="1.0" encoding="utf-8"?>
   <key attr.name="Network" attr.type="string" for="graph" id="d7" />
   <graph edgedefault="undirected">
     <data key="d7">Example</data>
-    <node id="0"><data key="d2">New  York</data><data key="d3">-74.00597</data><data key="d4">40.71427</data></node>
+    <node id="0"><data key="d2">New,  York</data><data key="d3">-74.00597</data><data key="d4">40.71427</data></node>
     <node id="1"><data key="d2">London</data><data key="d3">-0.12574</data><data key="d4">51.50853</data><data key="d5">1</data></node>
     <node id="2"><data key="d2">London</data><data key="d5">0</data></node>
     <node id="3"><data key="d2">None</data><data key="d6">1</data></node>

@@ -2,7 +2,9 @@ package picture
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/freshet/freshet/topo"
 )
@@ -22,26 +24,35 @@ type node struct {
 }
 
 // foldSites makes nodes. With sites, switches of a site are one; a switch is of a site if it says so, or if all
-// its hosts are.
+// its hosts are. Switches with the same neighbours, as those at the top of a fat tree, are one, too.
 func foldSites(g *topo.Graph, sites bool) folding {
 	n := g.Network()
 	f := folding{of: make([]int32, g.Places())}
 	hosts := g.Hosts()
 	single := func(p int) bool { return p < hosts && len(g.Out(p)) == 1 && g.To(g.Out(p)[0]) >= hosts }
-	bySite := map[string]int32{}
+	byGroup, like := map[string]int32{}, twins(g)
 	for p := range f.of {
 		f.of[p] = -1
 		if single(p) {
 			continue
 		}
-		site := ""
+		site, group := "", "" // what it is folded by
 		if p >= hosts && sites {
-			site = siteOf(g, p, single)
+			if site = siteOf(g, p, single); site != "" {
+				group = "site " + site
+			} else if like[p] != "" {
+				group = "like " + like[p]
+			}
 		}
-		if k, ok := bySite[site]; ok && site != "" {
+		if k, ok := byGroup[group]; ok && group != "" {
 			f.of[p] = k
-			f.nodes[k].switches++
-			f.nodes[k].top = higher(g, f.nodes[k].top, p)
+			nd := &f.nodes[k]
+			nd.switches++
+			nd.top = higher(g, nd.top, p)
+			if site == "" {
+				first, _, _ := strings.Cut(nd.name, " … ")
+				nd.name = first + " … " + g.Name(p)
+			}
 			continue
 		}
 		nd := node{name: g.Name(p), top: p}
@@ -52,7 +63,9 @@ func foldSites(g *topo.Graph, sites bool) folding {
 		}
 		if site != "" {
 			nd.name = site
-			bySite[site] = int32(len(f.nodes))
+		}
+		if group != "" {
+			byGroup[group] = int32(len(f.nodes))
 		}
 		f.of[p] = int32(len(f.nodes))
 		f.nodes = append(f.nodes, nd)
@@ -65,6 +78,32 @@ func foldSites(g *topo.Graph, sites bool) folding {
 		}
 	}
 	return f
+}
+
+// twins are switches without hosts that are joined to the same two or more places: by place, what they have in common.
+func twins(g *topo.Graph) []string {
+	like := make([]string, g.Places())
+	if g.Tree() != nil {
+		return like
+	}
+	count := map[string]int{}
+	for p := g.Hosts(); p < g.Places(); p++ {
+		var next []int
+		for _, c := range g.Out(p) {
+			next = append(next, g.To(c))
+		}
+		slices.Sort(next)
+		if len(next) >= 2 && next[0] >= g.Hosts() {
+			like[p] = fmt.Sprint(next)
+			count[like[p]]++
+		}
+	}
+	for p := range like {
+		if count[like[p]] < 2 {
+			like[p] = ""
+		}
+	}
+	return like
 }
 
 // siteOf is the site of a switch, or "".

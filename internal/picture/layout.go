@@ -97,7 +97,7 @@ func apart(at []point, radius []float64, frame box) {
 
 // layered puts nodes in layers by how far they are from those with hosts, if links join neighbouring layers only and
 // the layers are few.
-func (d *drawing) layered(bs []bundle, next [][]int32, frame box) ([]point, bool) {
+func (d *drawing) layered(bs []bundle, next [][]int32, frame *box) ([]point, bool) {
 	k := len(next)
 	layer := make([]int, k)
 	var queue []int32
@@ -133,6 +133,8 @@ func (d *drawing) layered(bs []bundle, next [][]int32, frame box) ([]point, bool
 			return nil, false
 		}
 	}
+	d.height = 260 * (float64(len(layers)) - 0.5)
+	frame.y2 = d.height - frame.y1
 	// Each node in the middle of its neighbours, a few times up and down.
 	at := make([]point, k)
 	spread := func(l int) {

@@ -15,8 +15,9 @@
 package picture
 
 import (
+	"bytes"
+	"encoding/xml"
 	"fmt"
-	"html"
 	"math"
 	"slices"
 	"strings"
@@ -238,12 +239,12 @@ func (d *drawing) host(h int, x, y, size float64) {
 			says = strings.TrimSuffix(says, "destination") + "source"
 			d.printf(`<path d="M%.1f %.1fl%.1f %.1fl%.1f %.1fl%.1f %.1fz" fill="%s" stroke="%s" stroke-width="2">`,
 				x-size*0.75, y, size*0.75, -size*0.75, size*0.75, size*0.75, -size*0.75, size*0.75, fill, stroke)
-			d.printf("<title>%s</title></path>\n", html.EscapeString(says))
+			d.printf("<title>%s</title></path>\n", escape(says))
 			return
 		}
 	}
 	d.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" stroke="%s" stroke-width="%g">`, x-size/2, y-size/2, size, size, fill, stroke, wide)
-	d.printf("<title>%s</title></rect>\n", html.EscapeString(says))
+	d.printf("<title>%s</title></rect>\n", escape(says))
 }
 
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(&d.b, format, args...) }
@@ -254,7 +255,16 @@ func (d *drawing) text(x, y float64, anchor, class, s string) {
 	if class != "" {
 		d.printf(` class="%s"`, class)
 	}
-	d.printf(">%s</text>\n", html.EscapeString(s))
+	d.printf(">%s</text>\n", escape(s))
+}
+
+// escape makes s a text of XML; what cannot be in one becomes a question mark.
+func escape(s string) string {
+	var b bytes.Buffer
+	if err := xml.EscapeText(&b, []byte(s)); err != nil {
+		panic(err) // memory can be written to
+	}
+	return strings.ReplaceAll(b.String(), "\uFFFD", "?")
 }
 
 // textWidth is about how wide a text is.

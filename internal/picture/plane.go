@@ -2,7 +2,6 @@ package picture
 
 import (
 	"fmt"
-	"html"
 	"math"
 	"slices"
 
@@ -19,11 +18,7 @@ func (d *drawing) plane() {
 	k := len(f.nodes)
 	radius := make([]float64, k)
 	for i, n := range f.nodes {
-		radius[i] = 5 + 2.2*math.Sqrt(float64(len(n.hosts)))
-		if len(n.hosts) > 0 {
-			radius[i] = max(radius[i], 8)
-		}
-		radius[i] = min(radius[i], 34)
+		radius[i] = min(5+3*math.Sqrt(float64(len(n.hosts))), 34)
 	}
 	size := 900 * math.Sqrt(max(1, float64(k)/90))
 	d.width, d.height = size*1.4, size
@@ -68,7 +63,7 @@ func (d *drawing) bundle(b bundle, p, q point) {
 	nx, ny := -(q.y-p.y)/length, (q.x-p.x)/length
 	line := func(off float64, colour string, wide float64) {
 		d.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%.1f"><title>%s</title></line>`+"\n",
-			p.x+nx*off, p.y+ny*off, q.x+nx*off, q.y+ny*off, colour, wide, html.EscapeString(says))
+			p.x+nx*off, p.y+ny*off, q.x+nx*off, q.y+ny*off, colour, wide, escape(says))
 	}
 	if d.Load != nil {
 		line(1.5, loadColour(loadThere), max(1.5, d.thickness(there)*0.8))
@@ -89,6 +84,8 @@ func (d *drawing) node(n *node, p point, r float64) {
 	case n.top < d.Hosts():
 		d.host(n.top, p.x, p.y, 12)
 		return
+	case n.switches > 1 && len(n.hosts) == 0:
+		says += fmt.Sprintf("\n%d switches with the same neighbours", n.switches)
 	case n.switches > 1:
 		says += fmt.Sprintf("\n%d hosts, %d switches", len(n.hosts), n.switches)
 	case len(n.hosts) > 0:
@@ -98,13 +95,13 @@ func (d *drawing) node(n *node, p point, r float64) {
 	if n.switches > 1 || len(n.hosts) > 0 {
 		fill = "#eef2f7"
 	}
-	d.printf(`<circle cx="%.1f" cy="%.1f" r="%.1f" fill="%s" stroke="#445" stroke-width="1.2"><title>%s</title></circle>`+"\n", p.x, p.y, r, fill, html.EscapeString(says))
+	d.printf(`<circle cx="%.1f" cy="%.1f" r="%.1f" fill="%s" stroke="#445" stroke-width="1.2"><title>%s</title></circle>`+"\n", p.x, p.y, r, fill, escape(says))
 	if len(n.hosts) == 0 {
 		return
 	}
 	// Hosts on the spiral of a sunflower: evenly, however many they are.
 	most := min(len(n.hosts), 120)
-	size := min(6.0, 1.5*(r-2)/math.Sqrt(float64(most)))
+	size := min(6.0, 1.4*(r-2)/math.Sqrt(float64(most)+0.5))
 	for i := range most {
 		h := n.hosts[i*len(n.hosts)/most]
 		a, away := float64(i)*2.399963, (r-1-size*0.6)*math.Sqrt((float64(i)+0.5)/float64(most))
@@ -155,7 +152,7 @@ func (d *drawing) labels(at []point, radius []float64, degree []int) {
 				continue
 			}
 			taken = append(taken, b)
-			d.printf(`<text x="%.1f" y="%.1f" text-anchor="%s" font-size="11" class="h">%s</text>`+"\n", c.x, c.y+3.8, c.anchor, html.EscapeString(name))
+			d.printf(`<text x="%.1f" y="%.1f" text-anchor="%s" font-size="11" class="h">%s</text>`+"\n", c.x, c.y+3.8, c.anchor, escape(name))
 			break
 		}
 	}
@@ -171,7 +168,7 @@ func (d *drawing) positions(bs []bundle, radius []float64) []point {
 		apart(at, radius, frame)
 		return at
 	}
-	if at, ok := d.layered(bs, next, frame); ok {
+	if at, ok := d.layered(bs, next, &frame); ok {
 		return at
 	}
 	at := stress(next, frame)

@@ -2,7 +2,6 @@ package picture
 
 import (
 	"fmt"
-	"html"
 	"slices"
 	"strings"
 
@@ -218,14 +217,14 @@ func (t *treeDrawing) draw() {
 			t.printf(`<rect x="0" y="%.1f" width="100%%" height="%.1f" fill="#f6f8fa"/>`+"\n", r.y-r.high/2, r.high)
 		}
 	}
-	for _, p := range t.shown {
+	for _, p := range slices.Backward(t.shown) {
 		if up := t.tree.Up[p]; up >= 0 {
 			t.link(up, t.x(t.To(up)), t.y[t.To(up)], t.x(p), t.y[p])
 		}
 	}
 	for _, p := range t.shown {
 		if _, ok := t.rowOf[p]; !ok {
-			t.printf(`<circle cx="%.1f" cy="%.1f" r="4.5" fill="#fff" stroke="#445" stroke-width="1.5"><title>%s</title></circle>`+"\n", t.x(p), t.y[p], html.EscapeString(t.Name(p)))
+			t.printf(`<circle cx="%.1f" cy="%.1f" r="4.5" fill="#fff" stroke="#445" stroke-width="1.5"><title>%s</title></circle>`+"\n", t.x(p), t.y[p], escape(t.Name(p)))
 			t.text(t.x(p), t.y[p]-13, "middle", "n h", cut(t.Name(p), 18))
 		}
 	}
@@ -240,7 +239,7 @@ func (t *treeDrawing) link(up topo.Channel, x1, y1, x2, y2 float64) {
 	line := func(off float64, colour string, wide float64, says string) {
 		mid := (x1 + x2) / 2
 		t.printf(`<path d="M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f" fill="none" stroke="%s" stroke-width="%.1f"><title>%s</title></path>`+"\n",
-			x1, y1+off, mid, y1+off, mid, y2+off, x2, y2+off, colour, wide, html.EscapeString(says))
+			x1, y1+off, mid, y1+off, mid, y2+off, x2, y2+off, colour, wide, escape(says))
 	}
 	label := ""
 	if t.Load == nil {
@@ -259,6 +258,11 @@ func (t *treeDrawing) link(up topo.Channel, x1, y1, x2, y2 float64) {
 	for i, k := range slices.Compact(used) {
 		line(5+2.6*float64(i), groupColours[k], 1.6, t.groupName(k))
 	}
+	p := t.From(up)
+	if _, isRow := t.rowOf[p]; !isRow { // its name is above it
+		t.text(x2-9-textWidth(t.Name(p))*0.55, y2-13, "end", "s h", label)
+		return
+	}
 	t.text(x2-9, y2-8, "end", "s h", label)
 }
 
@@ -271,7 +275,7 @@ func (t *treeDrawing) row(r row, hostsAt float64) {
 	x := 40.0 + column
 	if r.top >= 0 {
 		x = t.x(r.top)
-		t.printf(`<circle cx="%.1f" cy="%.1f" r="4.5" fill="#445"><title>%s</title></circle>`+"\n", x, r.y, html.EscapeString(t.Name(r.top)))
+		t.printf(`<circle cx="%.1f" cy="%.1f" r="4.5" fill="#445"><title>%s</title></circle>`+"\n", x, r.y, escape(t.Name(r.top)))
 	}
 	name := cut(r.label, 20)
 	t.text(x+10, r.y, "start", "n h", name)
@@ -286,11 +290,11 @@ func (t *treeDrawing) row(r row, hostsAt float64) {
 	case r.switches > 1:
 		about = fmt.Sprintf("%d switches", r.switches)
 	}
-	t.text(x+16+textWidth(name)*1.08, r.y, "start", "s h", about)
+	t.text(x+16+textWidth(name), r.y, "start", "s h", about)
 	if len(r.hosts) == 0 {
 		return
 	}
-	end := x + 22 + textWidth(name)*1.08 + textWidth(about)*0.85
+	end := x + 22 + textWidth(name) + textWidth(about)*0.85
 	if end < hostsAt-10 {
 		t.printf(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#d5dbe1"/>`+"\n", end, hostsAt-8, r.y, r.y)
 	}

@@ -1,0 +1,258 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/topo"
+	"github.com/freshet/freshet/unit"
+)
+
+var keep = flag.String("keep", "", "write the pictures into this directory, to look at them")
+
+// picture is what a test asks of an SVG document.
+type picture struct {
+	squares, circles, diamonds int
+	texts, titles              []string
+	strokes                    map[string]int // by colour
+	width, height              float64
+}
+
+// look reads a picture as a browser does, and checks that all is inside of it.
+func look(t *testing.T, name string, text []byte) picture {
+	t.Helper()
+	if *keep != "" {
+		if err := os.WriteFile(filepath.Join(*keep, name+".svg"), text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := regexp.MustCompile(`NaN|Inf|%!`).Find(text); m != nil {
+		t.Errorf("%s: there is a %s in it", name, m)
+	}
+	p := picture{strokes: map[string]int{}}
+	dec := xml.NewDecoder(bytes.NewReader(text))
+	in := ""
+	for {
+		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		switch e := token.(type) {
+		case xml.StartElement:
+			in = e.Name.Local
+			attr := func(name string) string {
+				for _, a := range e.Attr {
+					if a.Name.Local == name {
+						return a.Value
+					}
+				}
+				return ""
+			}
+			number := func(name string) float64 {
+				x, _ := strconv.ParseFloat(attr(name), 64)
+				return x
+			}
+			inside := func(x, y float64) {
+				if x < 0 || x > p.width || y < 0 || y > p.height {
+					t.Errorf("%s: %s at %g, %g is outside of %g × %g", name, in, x, y, p.width, p.height)
+				}
+			}
+			if s := attr("stroke"); s != "" {
+				p.strokes[s]++
+			}
+			switch in {
+			case "svg":
+				p.width, p.height = number("width"), number("height")
+			case "rect":
+				if attr("stroke") != "" && number("y") > 0 && number("width") < 12 {
+					p.squares++
+				}
+				if !strings.HasSuffix(attr("width"), "%") {
+					inside(number("x"), number("y"))
+				}
+			case "circle":
+				p.circles++
+				inside(number("cx"), number("cy"))
+			case "path":
+				if strings.HasSuffix(attr("d"), "z") {
+					p.diamonds++
+				}
+			case "text":
+				inside(number("x"), number("y"))
+			}
+		case xml.CharData:
+			switch in {
+			case "text":
+				p.texts = append(p.texts, string(e))
+			case "title":
+				p.titles = append(p.titles, string(e))
+			}
+		case xml.EndElement:
+			in = ""
+		}
+	}
+	return p
+}
+
+func shape(t *testing.T, s topo.Shape) *topo.Graph {
+	t.Helper()
+	n, err := s.Network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topo.NewGraph(n)
+}
+
+// At 400 hosts every one is there, and what is drawn is folded so far that it can be read.
+func TestShapes(t *testing.T) {
+	for _, c := range []struct {
+		s       topo.Shape
+		squares int
+		circles int // switches, sites
+		says    []string
+	}{
+		{topo.Shape{Kind: "flat"}, 0, 1, []string{"s0", "400 hosts"}},
+		{topo.Shape{Kind: "flat", Hosts: 200}, 200, 1, []string{"200 hosts"}},
+		{topo.Shape{Kind: "star"}, 400, 17, []string{"wan", "s1", "25 hosts"}},
+		{topo.Shape{Kind: "intrigger"}, 400, 21, []string{"core", "region4", "site16"}},
+		{topo.Shape{Kind: "intrigger", Hosts: 60}, 60, 37, []string{"s16.1"}},
+		{topo.Shape{Kind: "deep"}, 400, 23, []string{"site18"}},
+		{topo.Shape{Kind: "skewed", Asymmetric: true}, 400, 11, nil},
+		{topo.Shape{Kind: "fattree"}, 400, 18, []string{"pod12", "c1 … c6", "c31 … c36"}},
+		{topo.Shape{Kind: "fattree", Hosts: 16}, 16, 20, []string{"c4", "a1.1", "e4.2"}},
+		{topo.Shape{Kind: "big", Hosts: 10_000}, 0, 0, []string{"pod1", "core"}},
+		{topo.Shape{Kind: "star", Hosts: 1000, Groups: 500}, 0, 90, []string{"and 411 more", "822 hosts, 411 switches"}},
+	} {
+		g := shape(t, c.s)
+		name := fmt.Sprintf("%s-%d", c.s.Kind, g.Hosts())
+		text := Draw(g, Options{Title: name})
+		p := look(t, name, text)
+		if c.squares > 0 && p.squares != c.squares {
+			t.Errorf("%s: %d hosts are drawn, want %d", name, p.squares, c.squares)
+		}
+		if c.circles > 0 && p.circles != c.circles {
+			t.Errorf("%s: %d circles, want %d", name, p.circles, c.circles)
+		}
+		all := strings.Join(p.texts, "|") + "|"
+		for _, s := range append(c.says, name) {
+			if !strings.Contains(all, s+"|") && !strings.Contains(all, s+",") {
+				t.Errorf("%s: %q is not in it: %s", name, s, all)
+			}
+		}
+		if p.height > 3000 || p.width > 3000 {
+			t.Errorf("%s: %g × %g", name, p.width, p.height)
+		}
+		if !bytes.Equal(text, Draw(shape(t, c.s), Options{Title: name})) {
+			t.Errorf("%s is another picture the second time", name)
+		}
+	}
+}
+
+// Loads are colours, and what flows use has the flow's.
+func TestPlan(t *testing.T) {
+	for _, kind := range []string{"intrigger", "fattree"} {
+		g := shape(t, topo.Shape{Kind: kind, Seed: 3})
+		o := Options{Title: kind + " with a plan", Load: make([]float64, g.Channels())}
+		r := g.Router()
+		for k := range 4 {
+			f := Flow{Name: fmt.Sprintf("transfer %d", k+1), Group: 10 * k}
+			for i := range 5 {
+				f.Path = append(f.Path, (k*97+i*61)%400)
+			}
+			o.Flows = append(o.Flows, f)
+			for i := range 4 {
+				path, _, _ := r.Route(nil, f.Path[i], f.Path[i+1])
+				for _, c := range path {
+					o.Load[c] += 0.3
+				}
+			}
+		}
+		p := look(t, kind+"-plan", Draw(g, o))
+		if p.diamonds != 4 || p.squares != 400-4 {
+			t.Errorf("%s: %d sources of 4, %d other hosts", kind, p.diamonds, p.squares)
+		}
+		for k := range 4 {
+			if p.strokes[groupColours[k]] < 5+3 { // hosts, the legend, links
+				t.Errorf("%s: transfer %d is drawn %d times", kind, k, p.strokes[groupColours[k]])
+			}
+		}
+		all := strings.Join(append(p.texts, p.titles...), "|")
+		for _, s := range []string{"transfer 4", "30 % used", "source", "in use"} {
+			if !strings.Contains(all, s) {
+				t.Errorf("%s: %q is not in it", kind, s)
+			}
+		}
+		for k := range 20 {
+			o.Flows = append(o.Flows, Flow{Name: "x", Path: []int{1, 2}, Group: 100 + k})
+		}
+		if all := strings.Join(look(t, kind+"-many", Draw(g, o)).texts, "|"); !strings.Contains(all, "24 transfers: too many") {
+			t.Errorf("%s: many flows: %s", kind, all)
+		}
+	}
+}
+
+// Odd networks can be drawn, and odd names.
+func TestOddNetworks(t *testing.T) {
+	deep := &topo.Network{Hosts: []topo.Host{{Name: "a"}}}
+	at := "a"
+	for i := range 3000 {
+		s := fmt.Sprintf("s%d", i)
+		deep.Switches = append(deep.Switches, topo.Switch{Name: s})
+		deep.Links = append(deep.Links, topo.Link{A: at, B: s, Rate: 1, Back: 1})
+		at = s
+	}
+	ring := &topo.Network{Hosts: []topo.Host{{Name: "<&\"'>", Site: "\x01"}, {Name: "b"}, {Name: "lone"}}}
+	for i, a := range []string{"<&\"'>", "b"} {
+		for k := range 2 {
+			if s := fmt.Sprintf("s%d", k); i == 0 {
+				ring.Switches = append(ring.Switches, topo.Switch{Name: s, Site: "\x00\uFFFE"})
+			}
+			ring.Links = append(ring.Links, topo.Link{A: a, B: fmt.Sprintf("s%d", k), Rate: unit.Bandwidth(k)})
+		}
+	}
+	odd, err := topo.Shape{Kind: "fattree", Hosts: 150}.Network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range odd.Switches {
+		odd.Switches[i].Site = strings.ReplaceAll(odd.Switches[i].Site, "pod", "\x00<\uFFFE")
+	}
+	poles := &topo.Network{}
+	for i := range 4 {
+		poles.Switches = append(poles.Switches, topo.Switch{Name: fmt.Sprintf("p%d", i), At: &topo.Coordinates{Lon: 10, Lat: 90}})
+		poles.Links = append(poles.Links, topo.Link{A: fmt.Sprintf("p%d", i), B: fmt.Sprintf("p%d", (i+1)%4)})
+	}
+	for name, n := range map[string]*topo.Network{
+		"nothing": {}, "a host": {Hosts: []topo.Host{{Name: "h"}}}, "deep": deep, "ring": ring, "odd": odd, "poles": poles,
+		"two hosts":   {Hosts: []topo.Host{{Name: "a"}, {Name: "b"}}, Links: []topo.Link{{A: "a", B: "b", Rate: 5, Back: 5, Half: true}}},
+		"no switches": {Hosts: []topo.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Links: []topo.Link{{A: "a", B: "b"}, {A: "b", B: "c"}, {A: "c", B: "a"}}},
+		"many parts":  {Hosts: make([]topo.Host, 0), Switches: many(300)},
+	} {
+		if err := n.Validate(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		g := topo.NewGraph(n)
+		look(t, name, Draw(g, Options{Title: name}))
+		look(t, name, Draw(g, Options{Title: name, Load: make([]float64, g.Channels())}))
+	}
+}
+
+func many(n int) (ss []topo.Switch) {
+	for i := range n {
+		ss = append(ss, topo.Switch{Name: fmt.Sprintf("s%d", i)})
+	}
+	return ss
+}
