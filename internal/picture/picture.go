@@ -178,6 +178,14 @@ func (d *drawing) thickness(r unit.Bandwidth) float64 {
 	return 1 + 3*d.share(r)
 }
 
+// width of a line in a picture of loads: what is idle is thin.
+func (d *drawing) loadWidth(r unit.Bandwidth, load float64) float64 {
+	if load <= 0 {
+		return 1
+	}
+	return max(1.5, d.thickness(r)*0.8)
+}
+
 // load of a channel; of half-duplex links that of both directions.
 func (d *drawing) load(c topo.Channel) float64 {
 	if m := int(d.Medium(c)); m < len(d.Load) {

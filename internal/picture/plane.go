@@ -66,8 +66,8 @@ func (d *drawing) bundle(b bundle, p, q point) {
 			p.x+nx*off, p.y+ny*off, q.x+nx*off, q.y+ny*off, colour, wide, escape(says))
 	}
 	if d.Load != nil {
-		line(1.5, loadColour(loadThere), max(1.5, d.thickness(there)*0.8))
-		line(-1.5, loadColour(loadBack), max(1.5, d.thickness(back)*0.8))
+		line(1.5, loadColour(loadThere), d.loadWidth(there, loadThere))
+		line(-1.5, loadColour(loadBack), d.loadWidth(back, loadBack))
 	} else {
 		line(0, d.colour(b.channels[0]), d.thickness(max(there, back)))
 	}

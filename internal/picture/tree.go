@@ -249,8 +249,8 @@ func (t *treeDrawing) link(up topo.Channel, x1, y1, x2, y2 float64) {
 			label = "↓" + label + " ↑" + brief(t.Rate(up).Bits())
 		}
 	} else {
-		line(-1.5, t.colour(up), max(1.5, t.thickness(t.Rate(up))*0.8), t.says(up))
-		line(1.5, t.colour(down), max(1.5, t.thickness(t.Rate(down))*0.8), t.says(down))
+		line(-1.5, t.colour(up), t.loadWidth(t.Rate(up), t.load(up)), t.says(up))
+		line(1.5, t.colour(down), t.loadWidth(t.Rate(down), t.load(down)), t.says(down))
 		label = fmt.Sprintf("↑%.0f ↓%.0f %%", 100*t.load(up), 100*t.load(down))
 	}
 	used := append(slices.Clone(t.using[up]), t.using[down]...)
