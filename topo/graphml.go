@@ -23,7 +23,7 @@ type Zoo struct {
 }
 
 const (
-	maxGraphML = 64 << 20 // bytes; the largest of the Zoo has 0.3 MB
+	maxGraphML = 16 << 20 // bytes; the largest of the Zoo has 0.3 MB
 	maxDepth   = 32       // of elements; the Zoo has 4
 	maxData    = 1 << 10  // of the text of an attribute, as far as it is kept
 )

@@ -39,8 +39,8 @@ type Shape struct {
 var Kinds = []string{"flat", "star", "intrigger", "deep", "skewed", "fattree", "big"}
 
 const (
-	maxHosts = 1_000_000
-	maxPorts = 160 // of a switch of a fat tree, which has room for as many hosts
+	maxHosts = 200_000 // so many can be read again
+	maxPorts = 94      // of a switch of a fat tree, which has room for as many hosts
 )
 
 // Delays, one way, of links by what they join. Those of a fat tree differ by up to 1 µs besides, so that

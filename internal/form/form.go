@@ -22,17 +22,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/freshet/freshet/unit"
 )
 
-// MaxText is how many bytes are read: more than the description of 100,000 hosts has. A value takes 0.2 KB
+// MaxText is how many bytes are read: more than the description of 200,000 hosts has. A value takes up to 0.4 KB
 // of memory while it is read, so they are limited, too.
 const (
 	MaxText   = 64 << 20
-	maxValues = 5_000_000
+	maxValues = 4_000_000
 )
 
 // Doc is a document that is being read.
@@ -48,8 +49,7 @@ func Parse(text []byte) *Doc {
 		d.err = fmt.Errorf("%d bytes of text; at most %d are read", len(text), MaxText)
 		return d
 	}
-	if line, many := tooMany(text); many {
-		d.err = fmt.Errorf("line %d: more than %d values up to here; no more are read", line, maxValues)
+	if d.err = look(text); d.err != nil {
 		return d
 	}
 	s := string(text)
@@ -78,11 +78,10 @@ func Parse(text []byte) *Doc {
 	return d
 }
 
-// tooMany says whether a text may have more than maxValues values, and in which line it gets there. It counts
+// look says whether a text is none, or may have more than maxValues values, and in which line. It counts
 // what parts values from each other; what of it stands in a text counts, too.
-func tooMany(text []byte) (line int, many bool) {
-	line = 1
-	n := 0
+func look(text []byte) error {
+	line, n := 1, 0
 	for i, c := range text {
 		switch c {
 		case '\n':
@@ -94,12 +93,30 @@ func tooMany(text []byte) (line int, many bool) {
 			if i > 0 && (text[i-1] == '-' || text[i-1] == '?') {
 				n++
 			}
+		default:
+			if c < ' ' && c != '\r' || c == 0x7f {
+				return fmt.Errorf("line %d: control characters are not allowed", line)
+			}
 		}
 		if n > maxValues {
-			return line, true
+			return fmt.Errorf("line %d: more than %d values up to here; no more are read", line, maxValues)
 		}
 	}
-	return 0, false
+	if !utf8.Valid(text) {
+		line = 1
+		for len(text) > 0 {
+			r, size := utf8.DecodeRune(text)
+			if r == utf8.RuneError && size == 1 {
+				break
+			}
+			if r == '\n' {
+				line++
+			}
+			text = text[size:]
+		}
+		return fmt.Errorf("line %d: the text is not UTF-8", line)
+	}
+	return nil
 }
 
 // clean makes one line of what the parser says.

@@ -75,9 +75,10 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"", "the document is empty"},
 		{"- 1\n", "line 1: want an object with"},
 		{"n: 1\n---\nn: 2\n", "more than one document"},
-		{"\x00\x01\x02", "control characters"},
+		{"n: 1\n\x00\x01\x02", "line 2: control characters are not allowed"},
+		{"n: 1\n\nat: \xff", "line 3: the text is not UTF-8"},
 		{strings.Repeat("x", MaxText+1), "bytes of text"},
-		{"n: 1\nlinks:\n[" + strings.Repeat("a,", maxValues) + "]", "line 3: more than 5000000 values"},
+		{"n: 1\nlinks:\n[" + strings.Repeat("a,", maxValues) + "]", "line 3: more than 4000000 values"},
 	} {
 		err := read(c.text)
 		if len(c.text) > 100 {
