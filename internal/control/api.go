@@ -191,7 +191,7 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	if len(up) == 0 {
 		return Job{}, fail(ErrDown, "no selected node is up: %s %s", names[0], down[names[0]]+more(len(names)-1))
 	}
-	object, err := h.stat(ctx, spec, up)
+	object, by, err := h.stat(ctx, spec, up)
 	if err != nil {
 		return Job{}, err
 	}
@@ -218,7 +218,7 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	if !h.spawn(func() { h.drive(ctx, d, m, false) }) {
 		return Job{}, fail(ErrUnavailable, "the control plane is shutting down; the job %s was not started", job.ID)
 	}
-	h.log.Info("job accepted", "job", job.ID, "source", shown(spec.Source), "dest", spec.Dest, "nodes", len(names), "bytes", int64(object.Size))
+	h.log.Info("job accepted", "job", job.ID, "source", shown(spec.Source), "dest", spec.Dest, "nodes", len(names), "bytes", int64(object.Size), "as_seen_by", by)
 	return *d.latest.Load(), nil
 }
 

@@ -420,6 +420,12 @@ func TestRefusals(t *testing.T) {
 	if !errors.Is(err, objstore.ErrNotExist) || !strings.HasPrefix(err.Error(), "n1: ") {
 		t.Errorf("object missing: got %v", err)
 	}
+	agents[1].statErr, agents[2].statErr = nil, nil
+	if j, err := c.Submit(ctx, Spec{Source: "s3://b/k", Dest: "/there"}); err != nil {
+		t.Errorf("one of three says that there is no such object: got %v", err)
+	} else if _, err := c.Cancel(ctx, j.ID); err != nil {
+		t.Error(err)
+	}
 	agents[0].statErr, agents[1].statErr = fmt.Errorf("stat: %w", objstore.ErrDenied), nil
 	agents[1].object.Version = ""
 	if _, err := c.Submit(ctx, aSpec); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--unpinned") {

@@ -272,21 +272,23 @@ func (h *Hub) askRaw(ctx context.Context, node, verb string, body func() []byte,
 
 // stat asks a node that is up what the source is now. Nodes have credentials
 // of their own, so one that may not read it, or is not there, is not the last
-// word; that an object store has no such object is.
-func (h *Hub) stat(ctx context.Context, spec Spec, up []string) (objstore.Object, error) {
+// word; that an object store has no such object is, if two of them say so: who lies
+// is not to keep all jobs from beginning. by is the node whose word was taken.
+func (h *Hub) stat(ctx context.Context, spec Spec, up []string) (o objstore.Object, by string, err error) {
 	body, err := json.Marshal(spec)
 	if err != nil {
-		return objstore.Object{}, err
+		return objstore.Object{}, "", err
 	}
 	var first error
+	absent := 0
 	for _, node := range up[:min(len(up), 3)] {
 		var o objstore.Object
 		err := h.ask(ctx, node, "stat", body, statWithin, &o)
 		switch {
-		case err == nil && (o.Size < 0 || len(o.Version) > 1024 || len(o.Key) > maxSource):
-			err = fail(nil, "%s: the store says that the object has %d bytes, which makes no sense", node, o.Size)
+		case err == nil && (o.Size < 0 || len(o.Version) > 1024 || len(o.Key) > maxSource || len(o.Checksum.Value) > 256):
+			err = fail(nil, "%s: what it says of the object makes no sense (%d bytes, a version of %d letters)", node, o.Size, len(o.Version))
 		case err == nil:
-			return o, nil
+			return o, node, nil
 		case errors.Is(err, errSilent):
 			err = fail(ErrDown, "%s: did not answer within %v when asked about the source", node, statWithin)
 		default:
@@ -295,9 +297,12 @@ func (h *Hub) stat(ctx context.Context, spec Spec, up []string) (objstore.Object
 		if first == nil {
 			first = err
 		}
-		if ctx.Err() != nil || errors.Is(err, objstore.ErrNotExist) && !isFile(spec.Source) {
+		if errors.Is(err, objstore.ErrNotExist) && !isFile(spec.Source) {
+			absent++
+		}
+		if ctx.Err() != nil || absent == 2 {
 			break
 		}
 	}
-	return objstore.Object{}, first
+	return objstore.Object{}, "", first
 }

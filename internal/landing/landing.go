@@ -169,7 +169,7 @@ func (r *Roots) locate(path string) (place, error) {
 	case len(r.roots) == 0:
 		return place{}, fmt.Errorf("%s: this node has no root under which it may write", clean)
 	case found == 0:
-		return place{}, fmt.Errorf("%s is outside the roots of this node (%s)", clean, strings.Join(r.Dirs(), ", "))
+		return place{}, fmt.Errorf("%s is outside the roots of this node (%s): choose a place below one, or start its agent with another --root", clean, strings.Join(r.Dirs(), ", "))
 	case best.rel == ".":
 		return place{}, fmt.Errorf("%s is a directory: add a file name, such as %s", clean, filepath.Join(clean, "NAME"))
 	}
