@@ -13,7 +13,7 @@ SCANTIME    ?= 1m
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
 
-demo: build ## an object leaves a store and arrives on 8 nodes, by three methods, side by side
+demo: build ## an object leaves a store and arrives on 8 nodes, by four methods, side by side
 	bin/freshet demo $(ARGS)
 
 build: ## bin/freshet, static; on Linux also bin/freshet-lab
