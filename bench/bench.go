@@ -54,6 +54,7 @@ type Cell struct {
 	Seed      uint64 `json:"seed"`
 
 	measured stretch
+	notes    map[string]string
 }
 
 // Params are a cell's parameters as they are printed: "nodes": "8".
@@ -91,6 +92,7 @@ type Result struct {
 	Suite string `json:"suite"`
 	Cell
 	Numbers map[string]float64 `json:"numbers,omitempty"`
+	Notes   map[string]string  `json:"notes,omitempty"`
 	Error   string             `json:"error,omitempty"` // why the run failed; it is made again
 
 	Command string    `json:"command"`

@@ -109,6 +109,7 @@ func TestResume(t *testing.T) {
 func TestFailures(t *testing.T) {
 	o := Options{File: filepath.Join(t.TempDir(), "r.jsonl"), Log: io.Discard}
 	s := Suite{Name: "s", Cells: cells([]string{"a", "b"}, 1), Case: func(_ context.Context, c *Cell) (map[string]float64, error) {
+		c.Note("by", c.Algorithm+" 1.0")
 		zero := 0.0
 		if c.Algorithm == "a" {
 			return map[string]float64{"x": 1 / zero}, nil
@@ -119,7 +120,7 @@ func TestFailures(t *testing.T) {
 		t.Errorf("the run says %v", err)
 	}
 	rs, err := Read(o.File)
-	if err != nil || len(rs) != 2 || rs[0].Error != "x came out as +Inf" || rs[1].Error != "" {
+	if err != nil || len(rs) != 2 || rs[0].Error != "x came out as +Inf" || rs[1].Error != "" || rs[0].Notes["by"] != "a 1.0" || rs[1].Notes["by"] != "b 1.0" {
 		t.Errorf("%+v, %v", rs, err)
 	}
 }
@@ -498,5 +499,45 @@ func TestPicture(t *testing.T) {
 		if step, top := scale(v); top < v || top > 1.6*v || top/step > 7 {
 			t.Errorf("scale(%v) = %v, %v", v, step, top)
 		}
+	}
+}
+
+// TestRows: the axis of rows has round numbers and room for all, and a row has
+// its name and a mark for what was measured.
+func TestRows(t *testing.T) {
+	if got := round(0.9, 25); !slices.Equal(got, []float64{1, 2, 5, 10, 20}) {
+		t.Errorf("from 0.9 to 25: %v", got)
+	}
+	p := Rows{X: "ratio", Series: []string{"narrow", "wide"}, Limit: 1, Rows: []Row{
+		{Name: "quick", Strong: true, Spans: []Span{SpanOf([]float64{1.01, 1.02, 1.1}), SpanOf([]float64{1})}},
+		{Name: "slow", Spans: []Span{SpanOf([]float64{16}), {}}},
+	}}
+	if lo, hi := p.ends(); lo >= 1 || lo < 0.5 || hi <= 16 || hi > 32 {
+		t.Errorf("the axis goes from %v to %v", lo, hi)
+	}
+	if lo, hi := (Rows{}).ends(); !(lo > 0 && hi > lo) {
+		t.Errorf("the axis of nothing goes from %v to %v", lo, hi)
+	}
+	draw := func(p Rows) string {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "rows.svg")
+		if err := p.SVG(file); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	all := draw(p)
+	for _, want := range []string{">quick<", ">slow<", ">narrow<", ">wide<", ">ratio<", ">10<"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the picture lacks %q", want)
+		}
+	}
+	p.Rows[1].Spans[0] = Span{}
+	if fewer := draw(p); strings.Count(fewer, "<path") != strings.Count(all, "<path")-1-3 { // the mark, and the lines for 2, 5 and 10
+		t.Errorf("%d strokes with a mark less, %d with it", strings.Count(fewer, "<path"), strings.Count(all, "<path"))
 	}
 }

@@ -94,11 +94,18 @@ const width, height = vg.Length(500), vg.Length(330)
 
 // SVG writes the picture to a file.
 func (p Picture) SVG(file string) error {
-	canvas := vgsvg.NewWith(vgsvg.UseWH(width, height))
+	return svg(file, width, height, func(c draw.Canvas) {
+		p.plot().Draw(draw.Crop(c, 8, -12, 8, -p.legend(c)))
+	})
+}
+
+// svg writes what f draws to a file.
+func svg(file string, w, h vg.Length, f func(draw.Canvas)) error {
+	canvas := vgsvg.NewWith(vgsvg.UseWH(w, h))
 	c := draw.New(canvas)
 	c.SetColor(color.White)
 	c.Fill(rectangle(c.Min.X, c.Min.Y, c.Max.X, c.Max.Y))
-	p.plot().Draw(draw.Crop(c, 8, -12, 8, -p.legend(c)))
+	f(c)
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return fmt.Errorf("draw %s: %w", file, err)

@@ -109,6 +109,7 @@ func (s Suite) one(ctx context.Context, c Cell) (Result, error) {
 	} else {
 		r.Numbers = numbers
 	}
+	r.Notes = c.notes
 	m := c.measured
 	if m.wall == 0 {
 		m = whole
@@ -125,6 +126,15 @@ func (c *Cell) Measure(f func() error) error {
 	err := f()
 	c.measured.end()
 	return err
+}
+
+// Note keeps words about the run beside its numbers, such as the versions of
+// what ran, also if the run fails.
+func (c *Cell) Note(name, text string) {
+	if c.notes == nil {
+		c.notes = map[string]string{}
+	}
+	c.notes[name] = text
 }
 
 func appendLine(f *os.File, r Result) error {
