@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/freshet/freshet/internal/lab"
 	"github.com/freshet/freshet/objstore/s3"
@@ -51,6 +54,8 @@ type Config struct {
 	AgentArgs   []string            // of every agent
 	AgentArgsOf map[string][]string // by node, in addition
 	Dir         string              // everything lies below it; made if need be, and left to the caller to remove
+
+	Launch func(host string, cmd *exec.Cmd) error // starts a process in a host, the clients' too; nil: Lab.Start
 }
 
 // Cluster is one that runs. Its methods may be called at once, but for those
@@ -72,6 +77,9 @@ func Start(ctx context.Context, c Config) (_ *Cluster, err error) {
 		if k.exe, err = Built(); err != nil {
 			return nil, err
 		}
+	}
+	if c.Launch == nil {
+		k.config.Launch = c.Lab.Start
 	}
 	if k.config.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return nil, err
@@ -154,7 +162,7 @@ func (c *Cluster) addr(host, port string) string {
 }
 
 func (c *Cluster) process(name, host, exe string, args []string) *Process {
-	return &Process{name: name, host: host, exe: exe, args: args, env: c.env, lab: c.config.Lab, log: c.path("log", name)}
+	return &Process{name: name, host: host, exe: exe, args: args, env: c.env, launcher: c.config.Launch, log: c.path("log", name)}
 }
 
 // Endpoint is the store's URL.
@@ -196,6 +204,31 @@ func Bytes(size unit.Bytes, seed uint64) io.Reader {
 	return io.LimitReader(rand.NewChaCha8(key), int64(size))
 }
 
+// OpenToAll lets everybody read the objects without a key, by the plain URL
+// Endpoint()/b/NAME, as a web server would give them.
+func (c *Cluster) OpenToAll(ctx context.Context) error {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return c.config.Lab.Dial(ctx, c.config.Store, addr)
+	}}
+	defer transport.CloseIdleConnections()
+	client := awss3.New(awss3.Options{
+		Region: region, BaseEndpoint: aws.String(c.Endpoint()), UsePathStyle: true, HTTPClient: &http.Client{Transport: transport},
+		Credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, ""),
+	})
+	_, err := client.PutBucketPolicy(ctx, &awss3.PutBucketPolicyInput{Bucket: aws.String(bucket), Policy: aws.String(
+		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::` + bucket + `/*"}]}`)})
+	if err != nil {
+		return c.store.explain(fmt.Errorf("open bucket %s to all: %w", bucket, err))
+	}
+	return nil
+}
+
+// Env is the environment of all processes: among it the store's address and keys.
+func (c *Cluster) Env() []string { return slices.Clone(c.env) }
+
+// Exe is the freshet binary.
+func (c *Cluster) Exe() string { return c.exe }
+
 // PutFrom makes an object of what r delivers.
 func (c *Cluster) PutFrom(name string, r io.Reader, size unit.Bytes) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -233,7 +266,7 @@ func (c *Cluster) client(ctx context.Context, args []string) (out, errs []byte, 
 	cmd := exec.Command(c.exe, append(slices.Clone(args), "--admin", c.admin)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, &stdout, &stderr
-	if err := c.config.Lab.Start(c.config.Hub, cmd); err != nil {
+	if err := c.config.Launch(c.config.Hub, cmd); err != nil {
 		return nil, nil, 0, fmt.Errorf("freshet %s: %w", args[0], err)
 	}
 	unwatch := context.AfterFunc(ctx, func() { cmd.Process.Kill() })

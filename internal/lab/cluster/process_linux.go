@@ -11,15 +11,13 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/freshet/freshet/internal/lab"
 )
 
 // Process is one of the cluster: the store, the control plane or an agent.
 type Process struct {
 	name, host, exe string
 	args, env       []string
-	lab             *lab.Lab
+	launcher        func(host string, cmd *exec.Cmd) error
 	log             string // file of its standard error; its standard output is beside it
 
 	mu    sync.Mutex // guards what follows
@@ -82,7 +80,7 @@ func (p *Process) launch(input string) (ended <-chan struct{}, err error) {
 	defer log.Close()
 	cmd := exec.Command(p.exe, p.args...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.env, strings.NewReader(input), out, log
-	if err := p.lab.Start(p.host, cmd); err != nil {
+	if err := p.launcher(p.host, cmd); err != nil {
 		return nil, fmt.Errorf("start %s on %s: %w", p.name, p.host, err)
 	}
 	done := make(chan struct{})
