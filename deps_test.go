@@ -74,6 +74,7 @@ const order = `
 	# The figures.
 	unit < bench < bench/big;
 	bench, internal/lab/cluster, internal/swarm, objstore/limit < bench/broadcast;
+	bench, internal/lab/cluster, freshet < bench/rivals;
 `
 
 // fences says which of our packages may import from another module, by the

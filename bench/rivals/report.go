@@ -1,0 +1,358 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/freshet/freshet/bench"
+)
+
+// suite is the comparison with what its table shows. Its cells may be results
+// that are there already.
+func suite(cells []bench.Cell) bench.Suite {
+	return bench.Suite{Name: "rivals", Cells: cells, Columns: []bench.Column{
+		{Number: "makespan_s", Title: "makespan (s)", Digits: 1},
+		{Number: "ratio", Title: "over the bound", Digits: 2},
+		{Number: "ratio_made", Title: "with the making of the torrent", Digits: 2},
+		{Number: "mean_s", Title: "mean (s)", Digits: 1},
+		{Number: "ratio_others", Title: "mean of the others over the bound without the slow one", Digits: 2},
+		{Number: "store_multiple", Title: "left the store (objects)", Digits: 3},
+		{Number: "crossed_multiple", Title: "crossed between the sites (objects)", Digits: 3},
+		{Number: "cpu_per_gb", Title: "CPU of the nodes (s/GB)", Digits: 2},
+		{Number: "store_cpu_per_gb", Title: "CPU of the store (s/GB)", Digits: 2},
+	}}
+}
+
+// at is a system in a cell.
+func at(system string, p bench.Params) bench.Point { return bench.Point{Algorithm: system, Params: p} }
+
+// cells are those that results have, in the order of kinds.
+func cellsOf(rs []bench.Result) (out []bench.Params) {
+	for _, r := range rs {
+		if !slices.ContainsFunc(out, func(p bench.Params) bool { return p.String() == r.Params.String() }) {
+			out = append(out, r.Params)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b bench.Params) int { return cmp.Compare(place(a["cell"]), place(b["cell"])) })
+	return out
+}
+
+// place is where a kind stands among kinds.
+func place(name string) int {
+	return slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
+}
+
+// ranked are the systems of a cell, the fastest first, and what failed last.
+func ranked(rs []bench.Result, p bench.Params) (names []string) {
+	median := map[string]float64{}
+	for _, r := range rs {
+		if r.Params.String() != p.String() || slices.Contains(names, r.Algorithm) {
+			continue
+		}
+		names = append(names, r.Algorithm)
+		s, _ := bench.Of(rs, at(r.Algorithm, p), "makespan_s")
+		if median[r.Algorithm] = s.Median; s.N == 0 {
+			median[r.Algorithm] = math.Inf(1)
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(median[a], median[b]) })
+	return names
+}
+
+const (
+	near1  = 1.05 // of the bound: what is level there is as good as there can be
+	level  = 1.02
+	copies = 1.02 // of the object: what may leave the store, or cross between sites
+)
+
+// claims are what the results must show, in the cells that they have.
+func claims(rs []bench.Result) (out []bench.Claim) {
+	claim := func(name string, wanted bench.Wanted, number func(*bench.Evidence) float64) {
+		out = append(out, bench.Claim{Name: name, Wanted: wanted, Number: number})
+	}
+	for _, p := range cellsOf(rs) {
+		k, err := kindOf(p["cell"])
+		if err != nil || k.fast > 0 {
+			continue
+		}
+		us := at(best, p)
+		where := k.title
+		if k.nodes == 0 {
+			where = p["nodes"] + " nodes, " + where
+		}
+		if k.store > 0 && !k.slow && !k.sites && k.files == 1 {
+			claim(where+": "+best+", makespan over the bound", bench.AtMost(near1), func(e *bench.Evidence) float64 {
+				return e.Span(us, "ratio").Median
+			})
+			claim(where+": "+best+", what left the store, the most of any run, in objects", bench.AtMost(copies), func(e *bench.Evidence) float64 {
+				return e.Span(us, "store_multiple").Max
+			})
+		}
+		if k.sites {
+			claim(where+": "+best+", what crossed between them, the most of any run, in objects", bench.AtMost(copies), func(e *bench.Evidence) float64 {
+				return e.Span(us, "crossed_multiple").Max
+			})
+		}
+		for _, rival := range ranked(rs, p) {
+			if own(rival) {
+				continue
+			}
+			them := at(rival, p)
+			number, wanted := "makespan_s", bench.Below(1)
+			if s, _ := bench.Of(rs, them, "ratio"); s.N > 0 && s.Median <= near1 {
+				wanted = bench.AtMost(level)
+			}
+			claim(where+": makespan of "+best+" over that of the fastest rival, "+rival, wanted, func(e *bench.Evidence) float64 {
+				return e.Ratio(number, us, them).Median
+			})
+			break
+		}
+		const heavy = "libtorrent web tuned"
+		if len(bench.At(rs, at(heavy, p))) > 0 {
+			claim(where+": processor time per GB of "+best+" over that of "+heavy, bench.AtMost(0.5), func(e *bench.Evidence) float64 {
+				return e.Ratio("cpu_per_gb", us, at(heavy, p)).Median
+			})
+		}
+	}
+	return out
+}
+
+// write makes README.md and the pictures in dir from the results in file alone.
+func write(file, dir string) error {
+	rs, err := bench.Read(file)
+	if err != nil {
+		return err
+	}
+	if len(rs) == 0 {
+		return fmt.Errorf("%s has no results; run first", file)
+	}
+	s := suite(nil)
+	s.Claims = claims(rs)
+	type section struct{ Title, Words, Table string }
+	var sections []section
+	for _, p := range cellsOf(rs) {
+		k, err := kindOf(p["cell"])
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		var here []bench.Result
+		for _, r := range rs {
+			if r.Params.String() == p.String() {
+				here = append(here, r)
+			}
+		}
+		one := suite(nil)
+		for _, name := range ranked(rs, p) {
+			one.Cells = append(one.Cells, bench.Cell{Params: p, Algorithm: name})
+		}
+		one.Columns = slices.DeleteFunc(one.Columns, func(c bench.Column) bool {
+			return !slices.ContainsFunc(here, func(r bench.Result) bool { _, ok := r.Numbers[c.Number]; return ok })
+		})
+		title := k.title
+		if k.nodes == 0 {
+			title = p["nodes"] + " nodes, " + title
+		}
+		sections = append(sections, section{strings.ToUpper(title[:1]) + title[1:], words(k, p), one.Table(here)})
+	}
+	for name, x := range map[string]bench.Rows{
+		"makespan.svg": {X: "makespan over the lower bound", Limit: 1},
+		"cpu.svg":      {X: "processor time of the nodes for each GB delivered (s)"},
+	} {
+		number := map[string]string{"makespan.svg": "ratio", "cpu.svg": "cpu_per_gb"}[name]
+		if err := rows(x, rs, number).SVG(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	var b bytes.Buffer
+	if err := page.Execute(&b, map[string]any{
+		"Claims": s.VerdictTable(rs), "Sections": sections, "Systems": told(rs), "Failures": failures(rs), "Made": s.Made(rs),
+		"Enough": bench.Enough, "Bound": 100 * bench.CPUBound, "Best": best,
+	}); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "README.md"), b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	fmt.Print(s.VerdictTable(rs))
+	for _, x := range sections {
+		fmt.Printf("\n%s\n%s", x.Title, x.Table)
+	}
+	fmt.Println("report:", filepath.Join(dir, "README.md"))
+	return nil
+}
+
+// rows are all systems where all were run, by what they did where the store is medium.
+func rows(out bench.Rows, rs []bench.Result, number string) bench.Rows {
+	var ps []bench.Params
+	for _, p := range cellsOf(rs) {
+		if place(p["cell"]) < first {
+			ps = append(ps, p)
+			out.Series = append(out.Series, "store "+p["cell"])
+		}
+	}
+	if len(ps) > 4 { // of several scales
+		ps, out.Series = ps[len(ps)-4:], out.Series[len(ps)-4:]
+	}
+	var names []string
+	for _, p := range ps {
+		for _, name := range ranked(rs, p) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	key := func(name string) float64 { // the mean of the logarithms of what there is
+		sum, n := 0.0, 0
+		for _, p := range ps {
+			if s, _ := bench.Of(rs, at(name, p), number); s.N > 0 {
+				sum, n = sum+math.Log(s.Median), n+1
+			}
+		}
+		if n == 0 {
+			return math.Inf(1)
+		}
+		return sum / float64(n)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(key(a), key(b)) })
+	for _, name := range names {
+		if math.IsInf(key(name), 1) {
+			continue
+		}
+		row := bench.Row{Name: name, Strong: own(name)}
+		for _, p := range ps {
+			s, _ := bench.Of(rs, at(name, p), number)
+			row.Spans = append(row.Spans, s)
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+// words says what a cell is.
+func words(k kind, p bench.Params) string {
+	out := fmt.Sprintf("%s nodes, each with %s Mbit/s each way; an object of %s MiB", p["nodes"], p["mbit"], p["mib"])
+	if k.files > 1 {
+		out += fmt.Sprintf(" in %d files", k.files)
+	}
+	switch {
+	case k.store == 0:
+		out += "; the store gives every node as much as its link carries."
+	case p["rates"] == "even":
+		out += fmt.Sprintf("; the store gives every node %g of its link.", k.store)
+	default:
+		out += fmt.Sprintf("; the store gives a node %g of its link on average, drawn for each node as unevenly as the paper found it.", k.store)
+	}
+	switch {
+	case k.slow:
+		out += " The last node's link has a quarter of the rate."
+	case k.sites:
+		out += " Half of the nodes are in a second site, behind a link with half the rate of a node's; the store is in the first one."
+	case k.fast > 0:
+		out += " At these rates the heavier systems run out of processor time on this machine: the table is there to show which."
+	}
+	return out
+}
+
+// told is what the last runs of all systems say of themselves.
+func told(rs []bench.Result) string {
+	var names []string
+	last := map[string]bench.Result{}
+	for _, r := range rs {
+		if _, ok := last[r.Algorithm]; !ok {
+			names = append(names, r.Algorithm)
+		}
+		if l := last[r.Algorithm]; l.Error != "" || r.Error == "" && place(r.Params["cell"]) < first || l.Algorithm == "" {
+			last[r.Algorithm] = r
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int {
+		switch {
+		case own(a) == own(b):
+			return cmp.Compare(a, b)
+		case own(a):
+			return -1
+		}
+		return 1
+	})
+	var b strings.Builder
+	for _, name := range names {
+		r := last[name]
+		version := cmp.Or(r.Notes["version"], r.Commit)
+		fmt.Fprintf(&b, "### %s\n\n%s. Settings, and what was tried: %s.\n\n```\n%s\n```\n\n", name, version, r.Notes["tuning"], r.Notes["commands"])
+	}
+	return b.String()
+}
+
+// failures are the runs that did not end with the object on all nodes.
+func failures(rs []bench.Result) string {
+	var b strings.Builder
+	for _, r := range rs {
+		if r.Error != "" {
+			fmt.Fprintf(&b, "- %s, %s, seed %d: failed: %s\n", r.Algorithm, r.Params["cell"], r.Seed, r.Error)
+		}
+	}
+	return b.String()
+}
+
+var page = template.Must(template.New("README.md").Parse(`# Freshet beside others
+
+*Made by ` + "`go run ./bench/rivals report`" + ` from [results.jsonl](results.jsonl); do not edit.*
+
+Ways to bring a large object from a store to all nodes of a cluster, in a laboratory of network namespaces on one machine: on the
+same links, everyone starting from the store and ending with files that were compared with the object. What is held against the
+others is {{.Best}}.
+
+![Makespan over the lower bound](makespan.svg)
+
+![Processor time for each GB delivered](cpu.svg)
+
+Medians, and lines from the least to the most. Less is better; the axes are logarithmic.
+
+## Claims
+
+{{.Claims}}
+A verdict takes at least {{.Enough}} runs that count at each point. A run in which the processors were busy for more than {{.Bound}} % of the
+time is cpu-bound, and counts neither as met nor as missed. Ratios are taken seed by seed, and the median counts.
+
+## Cell by cell
+
+Medians over the seeds (least–most), the fastest first. † All runs of this point are cpu-bound.
+{{range .Sections}}
+### {{.Title}}
+
+{{.Words}}
+
+{{.Table}}{{end}}
+{{with .Failures}}## What failed
+
+{{.}}
+{{end}}## Versions, settings and commands
+
+The store's address and keys are in the environment. Of commands that every node runs, those of two nodes are shown.
+
+{{.Systems}}
+## How it was made
+
+{{.Made}}
+- **The clock** runs from the moment before the first command is started to when the last node is through: its files are complete and
+  synced. Files lie in memory. What is a daemon anyway was up before: Freshet's agents, BitTorrent's tracker; clients of BitTorrent,
+  ranks of MPI and all other programs are started when the clock is.
+- **The making of the torrent** is timed apart, on the store's own host, where the object is at hand, and added in a column of its own. Who
+  has to download the object for it waits for that, too.
+- **The store** is Freshet's ` + "`freshet s3`" + `. What it gives all connections of one node together is drawn by the seed and the node's address: it is the
+  same for all systems, however many connections they open. Who cannot sign requests reads the same objects by a plain URL. What left
+  the store is its own count of bytes sent to nodes, headers included.
+- **Links** have a token bucket and a buffer of 512 KiB in each direction; store and control plane have no limit.
+- **The lower bound** is max(F / min d, F / Σ r, N·F / (Σ r + Σ u)) with these rates as they were set, and where there is a second site F / what its link carries.
+- **Processor time** is what a control group has counted of all processes of the system from the start of the clock to its end (Freshet's agents,
+  its control plane and the command included), by the 10⁹ bytes delivered to all nodes. The kernel's own work for packets is in it only as far
+  as it was done in these processes' name. The store's is apart.
+- **Afterwards** every file on every node was read and compared with the object by its SHA-256.
+`))

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/freshet/freshet"
+)
+
+// System is one way to bring an object from the store to the disks of all
+// nodes. Each rival has a file of its own, with what was tried to make it fast.
+type System struct {
+	Name     string
+	Programs []string                     // without which it is left out
+	Build    func() error                 // makes what it needs besides, once; nil: nothing
+	Version  func(context.Context) string // of its programs, as they say it
+	Tuning   string                       // what it runs with, and what was tried and left
+
+	Agents []string // flags of freshet's agents, which are up beforehand; nil: there are none
+
+	// Prepare does what lies ready before a transfer is asked for, and counts
+	// apart from it; nil: nothing does.
+	Prepare func(context.Context, *Trial) error
+
+	// Run starts the transfer. It may return before the end, which is when each
+	// node has its mark; see Trial.
+	Run func(context.Context, *Trial) error
+}
+
+// systems are all of them, ours first.
+func systems() (all []System) {
+	for _, a := range slices.Backward(freshet.Algorithms) {
+		all = append(all, ours(a, "tls"))
+	}
+	all = append(all, ours(freshet.DefaultAlgorithm, "trusted"))
+	all = append(all, downloaders()...)
+	all = append(all, aria2("web"), aria2("seed"))
+	all = append(all, libtorrent("web", false), libtorrent("web", true), libtorrent("seed", true))
+	all = append(all, anacrolix("web"), anacrolix("seed"))
+	return append(all, chain(), udpcast(), openMPI())
+}
+
+// home is where Debian's programs are: others of the same name, such as those
+// of a Python that somebody put in front of Debian's, are not what is measured.
+const home = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+// program is the path of one, or an error that says how to get it.
+func program(name string) (string, error) {
+	if strings.HasPrefix(name, "/") {
+		return name, nil
+	}
+	for _, dir := range filepath.SplitList(home) {
+		if p, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("there is no %s in %s; scripts/rivals installs it", name, home)
+}
+
+// missing says which programs s lacks, or why the one that it needs could not be built.
+func (s System) missing() (err error) {
+	for _, p := range s.Programs {
+		_, e := program(p)
+		err = errors.Join(err, e)
+	}
+	if err == nil && s.Build != nil {
+		err = s.Build()
+	}
+	return err
+}
+
+// says is the Version that the first lines make which commands print.
+func says(commands ...[]string) func(context.Context) string {
+	return func(ctx context.Context) string {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		var said []string
+		for _, argv := range commands {
+			p, err := program(argv[0])
+			if err != nil {
+				continue
+			}
+			cmd := exec.CommandContext(ctx, p, argv[1:]...)
+			cmd.Env = []string{"PATH=" + home}
+			out, _ := cmd.CombinedOutput() // some say it and then complain
+			for line := range strings.Lines(string(out)) {
+				if line = strings.TrimSpace(line); line != "" {
+					said = append(said, line)
+					break
+				}
+			}
+		}
+		return strings.Join(said, "; ")
+	}
+}
+
+// debian is the command that tells the version of one of Debian's packages.
+func debian(name string) []string {
+	return []string{"dpkg-query", "-W", "-f", "${Package} ${Version}\n", name}
+}
+
+// chosen are the systems that a list of names and patterns names, with commas
+// between them; an empty one names all.
+func chosen(all []System, list string) (out []System, err error) {
+	if list == "" {
+		return all, nil
+	}
+	for p := range strings.SplitSeq(list, ",") {
+		found := false
+		for _, s := range all {
+			if ok, err := path.Match(p, s.Name); err != nil {
+				return nil, fmt.Errorf("--systems %q: %w", p, err)
+			} else if ok {
+				found = true
+				if !slices.ContainsFunc(out, func(o System) bool { return o.Name == s.Name }) {
+					out = append(out, s)
+				}
+			}
+		}
+		if !found {
+			var names []string
+			for _, s := range all {
+				names = append(names, s.Name)
+			}
+			return nil, fmt.Errorf("--systems %q: there is no such one; there are: %s", p, strings.Join(names, ", "))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/internal/lab"
+	"github.com/freshet/freshet/unit"
+)
+
+// laboratory skips the test where there can be none.
+func laboratory(t *testing.T) {
+	t.Helper()
+	lab.New(t, lab.Star([]string{"a"}, lab.Link{}))
+	g, err := newGroup(fmt.Sprintf("freshet-rivals-try-%d", os.Getpid()))
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := g.remove(); err != nil {
+		t.Error(err)
+	}
+}
+
+// few are two nodes with fast links and 2 MiB.
+var few = scale{nodes: 2, rate: 800 * unit.Mbit, size: 4 * unit.MiB}
+
+// try runs a system once in a cell.
+func try(t *testing.T, s System, cell string, patience time.Duration) (bench.Cell, map[string]float64, error) {
+	t.Helper()
+	k, err := kindOf(cell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &experiment{systems: []System{s}, patience: patience}
+	c := few.cells([]string{s.Name}, []kind{k}, 1)[0]
+	numbers, err := e.run(t.Context(), &c)
+	return c, numbers, err
+}
+
+// TestTrial: our own and the others' programs bring one object, or 32 files of
+// it, to two nodes; who reads what from the store and who uses processors is in
+// the numbers.
+func TestTrial(t *testing.T) {
+	laboratory(t)
+	flat, rival := ours("flat", "tls"), aria2("web")
+	for _, c := range []struct {
+		system System
+		cell   string
+		copies float64 // that leave the store
+	}{{flat, "sites", 2}, {chain(), "shards", 1}, {rival, "wide", 0}} {
+		t.Run(c.system.Name, func(t *testing.T) {
+			if err := c.system.missing(); err != nil {
+				t.Skip(err)
+			}
+			_, got, err := try(t, c.system, c.cell, 2*time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got["makespan_s"] < got["mean_s"] || got["mean_s"] < got["fastest_s"] || got["fastest_s"] <= 0 || got["ratio"] < 0.9 {
+				t.Errorf("times: %v", got)
+			}
+			if got["cpu_per_gb"] <= 0 || got["store_cpu_per_gb"] <= 0 {
+				t.Errorf("processor time: %v", got)
+			}
+			if s := got["store_multiple"]; c.copies > 0 && (s < c.copies || s > 1.1*c.copies) || s < 1 {
+				t.Errorf("%v objects left the store, want %v", s, c.copies)
+			}
+			if x, ok := got["crossed_multiple"]; ok != (c.cell == "sites") || ok && (x < 0.9 || x > 1.2) {
+				t.Errorf("%v objects crossed between the sites, want 1", x)
+			}
+			if _, ok := got["make_s"]; ok != (c.system.Name == rival.Name) {
+				t.Errorf("a torrent was made: %v", ok)
+			}
+		})
+	}
+}
+
+// TestBadSystems: who fails, hangs, or says that it was through with other bytes
+// is a failure that says so, and leaves nothing behind, not even a process.
+func TestBadSystems(t *testing.T) {
+	laboratory(t)
+	everywhere := func(script string) func(context.Context, *Trial) error {
+		return func(_ context.Context, t *Trial) error {
+			return t.everywhere(func(node string) string {
+				return strings.NewReplacer("DIR", t.Dir(node), "MARK", t.Mark(node), "SIZE", fmt.Sprint(int64(t.Each))).Replace(script)
+			})
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		script string
+		within time.Duration
+		want   string
+	}{
+		{"it fails", "echo no luck >&2; exit 3", time.Minute, "exit status 3: no luck"},
+		{"it hangs", "setsid sleep 1000 & sleep 1000", 2 * time.Second, "these have not got it: n01, n02"},
+		{"it lies", "head -c SIZE /dev/zero >DIR/part-00; : >MARK; setsid sleep 1000", time.Minute, "n01 said that it was through, and its part-00 is not what the store has"},
+		{"it forgets", ": >MARK; sleep 1000", time.Minute, "n01 said that it was through"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var dir string
+			run := everywhere(c.script)
+			_, got, err := try(t, System{Name: c.name, Run: func(ctx context.Context, t *Trial) error {
+				dir = t.dir
+				return run(ctx, t)
+			}}, "wide", c.within)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, %v; want an error with %q", got, err, c.want)
+			}
+			if _, err := os.Stat(dir); dir == "" || !os.IsNotExist(err) {
+				t.Errorf("%q is still there: %v", dir, err)
+			}
+			if left, _ := filepath.Glob("/sys/fs/cgroup/*/" + filepath.Base(dir) + "*"); len(left) > 0 {
+				t.Errorf("control groups are still there: %v", left)
+			}
+		})
+	}
+}
+
+// TestGroup: what a grandchild used that nobody waited for counts, and one that
+// fled from its parent ends with the group.
+func TestGroup(t *testing.T) {
+	laboratory(t)
+	g, err := newGroup(fmt.Sprintf("freshet-rivals-test-%d", os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := `(i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done) & sleep 1000 & setsid sleep 1000 & exit 0`
+	cmd := exec.Command("sh", "-c", script)
+	g.adopt(cmd)
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		used, err := g.cpu()
+		if err != nil || ctx.Err() != nil {
+			t.Fatalf("a loop of a grandchild used %v, %v", used, err)
+		}
+		if used >= 10*time.Millisecond {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := g.kill(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := g.remove(); err != nil {
+		t.Errorf("somebody is still in it: %v", err)
+	}
+}
+
+// TestTracker: every peer is told of those before it, and not of itself.
+func TestTracker(t *testing.T) {
+	k := &tracker{}
+	ask := func(from string, port string) (int, string) {
+		r := httptest.NewRequest(http.MethodGet, "/announce?info_hash=x&compact=1&port="+port, nil)
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		k.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	for _, c := range []struct{ from, port, want string }{
+		{"10.64.0.1:5000", "6881", "5:peers0:e"},
+		{"10.64.0.2:5000", "6882", "5:peers6:\x0a\x40\x00\x01\x1a\xe1e"},
+		{"10.64.0.1:5001", "6881", "5:peers6:\x0a\x40\x00\x02\x1a\xe2e"},
+	} {
+		if code, got := ask(c.from, c.port); code != http.StatusOK || !strings.HasPrefix(got, "d8:intervali") || !strings.HasSuffix(got, c.want) {
+			t.Errorf("%s announces: %d %q, want it to end with %q", c.from, code, got, c.want)
+		}
+	}
+	for _, c := range [][2]string{{"10.64.0.1:5000", "70000"}, {"10.64.0.1:5000", ""}, {"[::1]:5000", "6881"}} {
+		if code, got := ask(c[0], c[1]); code != http.StatusBadRequest {
+			t.Errorf("%s with port %q announces: %d %q", c[0], c[1], code, got)
+		}
+	}
+}
+
+// TestChosen: systems are chosen by name and pattern, and a misspelt one is refused.
+func TestChosen(t *testing.T) {
+	all := systems()
+	seen := map[string]bool{}
+	for _, s := range all {
+		if seen[s.Name] || s.Run == nil || s.Tuning == "" || own(s.Name) == (s.Agents == nil) {
+			t.Errorf("system %q: twice %v, or something lacks", s.Name, seen[s.Name])
+		}
+		seen[s.Name] = true
+	}
+	if !seen[best] {
+		t.Errorf("%s is not among the systems", best)
+	}
+	got, err := chosen(all, "aria2*,chain,aria2 web")
+	if err != nil || len(got) != 3 || got[0].Name != "aria2 web" || got[2].Name != "chain" {
+		t.Errorf("%d systems, %v", len(got), err)
+	}
+	if _, err := chosen(all, "aria3"); err == nil || !strings.Contains(err.Error(), "aria2 web") {
+		t.Errorf("a misspelt system: %v", err)
+	}
+	if err := (System{Programs: []string{"no-such-program"}}).missing(); err == nil || !strings.Contains(err.Error(), "scripts/rivals") {
+		t.Errorf("a missing program: %v", err)
+	}
+}
+
+// TestSweep: what a killed run left in memory is removed, what a living one has is not.
+func TestSweep(t *testing.T) {
+	if fi, err := os.Stat(memory); err != nil || !fi.IsDir() {
+		t.Skip("no " + memory)
+	}
+	const noProcess = "4194305" // more than the kernel gives out
+	dead, alive := filepath.Join(memory, "freshet-rivals-"+noProcess+"-7"), filepath.Join(memory, "freshet-rivals-1-7")
+	for _, dir := range []string{dead, alive} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+	}
+	if err := sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dead); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", dead, err)
+	}
+	if _, err := os.Stat(alive); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// udpcast sends the object once to all by multicast, which the switch hands to
+// everybody. The first node reads from the store and is the sender.
+func udpcast() System {
+	return System{
+		Name: "udpcast", Programs: []string{"curl", "udp-sender", "udp-receiver"}, Version: says(debian("udpcast")),
+		Tuning: "full duplex",
+		Run: func(_ context.Context, t *Trial) error {
+			for i, node := range t.Nodes {
+				script := fmt.Sprintf("udp-receiver --interface %s --nokbd --no-progress | %s", t.Interface(node), t.Store(node))
+				if i == 0 {
+					script = fmt.Sprintf("%s | tee >(%s) | udp-sender --interface %s --min-receivers %d --nokbd --no-progress --full-duplex",
+						t.Fetch(), t.Store(node), t.Interface(node), len(t.Nodes)-1)
+				}
+				if err := t.Shell(node, script); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
