@@ -23,6 +23,7 @@ const (
 	DeclareIn    = "in"    // the rate of its line, headers included, as that of a network card
 	DeclareOut   = "out"   // likewise
 	DeclareStore = "store" // what the store gives this node, in payload; of a job: gives to all nodes together
+	DeclareSite  = "site." // of a job only, and with a site's name: the rate of the line into it, headers included
 )
 
 func checkDeclared(declared map[string]unit.Bandwidth) error {
@@ -37,19 +38,6 @@ func checkDeclared(declared map[string]unit.Bandwidth) error {
 	return nil
 }
 
-// ethernet is the MTU where nobody says another.
-const ethernet = 1500
-
-// payload is what of a line's rate is left for the bytes of a TCP stream: an Ethernet
-// header takes 14 bytes of each frame, IPv4 and TCP with a timestamp 52.
-func payload(line unit.Bandwidth, mtu int) unit.Bandwidth {
-	const frame, packet = 14, 52
-	if mtu <= packet {
-		mtu = ethernet
-	}
-	return line * unit.Bandwidth(mtu-packet) / unit.Bandwidth(mtu+frame)
-}
-
 // capacities are what this node's network carries as far as it is declared or
 // the interface with the advertised address tells.
 func (c *NodeConfig) capacities(advertised string) (out account.Capacities) {
@@ -57,7 +45,7 @@ func (c *NodeConfig) capacities(advertised string) (out account.Capacities) {
 	line := func(declared, limit unit.Bandwidth) account.Capacity {
 		k := card
 		if declared > 0 {
-			k = account.Capacity{Rate: payload(declared, ethernet), From: account.Declared}
+			k = account.Capacity{Rate: account.Payload(declared, 0), From: account.Declared}
 		}
 		if limit > 0 && (!k.Known() || limit <= k.Rate) {
 			k = account.Capacity{Rate: limit, From: account.Declared}
@@ -110,7 +98,7 @@ func speedOf(dir, name string, mtu int) account.Capacity {
 	if err != nil || mbit <= 0 || mbit >= 1<<31-1 { // -1, also as an unsigned number: unknown
 		return account.Capacity{}
 	}
-	return account.Capacity{Rate: payload(unit.Bandwidth(mbit)*unit.Mbit, mtu), From: account.NIC}
+	return account.Capacity{Rate: account.Payload(unit.Bandwidth(mbit)*unit.Mbit, mtu), From: account.NIC}
 }
 
 // hasCard says whether an interface is a card, or one on top of cards.

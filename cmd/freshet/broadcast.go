@@ -84,7 +84,7 @@ the job on all nodes; --detach leaves it to itself.`,
 	f.BoolVar(&b.spec.ShareAccess, "share-access", false, "give the object also to nodes that may not read the source themselves")
 	f.BoolVar(&b.spec.SHA256, "sha256", false, "report each node's SHA-256 of the file as it lies on its disk")
 	f.DurationVar(&b.timeout, "timeout", 0, "give up after this `time` (default: never)")
-	f.StringToStringVar(&b.carries, "declare", nil, "`WHAT=RATE` what is known of the network, for the bound that the job is held against: store, to all nodes together")
+	f.StringToStringVar(&b.carries, "declare", nil, "`WHAT=RATE` what is known of the network, for the bound that the job is held against: store (to all nodes together), site.NAME (into a site)")
 	f.BoolVar(&b.detach, "detach", false, "print the job's ID and leave it to itself")
 	f.BoolVar(&b.spec.Record, "keep-recording", false, "let the nodes record every piece, for more pictures in a later \"freshet job ID --report\"")
 	f.StringVar(&b.record, "record", "", "write a recording of the job to this `file`, one event a line")
@@ -123,7 +123,7 @@ func (b *broadcast) check() error {
 		return usage("--timeout %v: want at least 1s, or 0 for none", b.timeout)
 	}
 	var err error
-	if s.Declared, err = declared(b.carries, freshet.DeclareStore); err != nil {
+	if s.Declared, err = declared(b.carries, freshet.DeclareStore, freshet.DeclareSite+"NAME"); err != nil {
 		return err
 	}
 	if b.detach && (b.record != "" || b.report != "") {

@@ -11,7 +11,8 @@ import (
 func declared(flag map[string]string, may ...string) (map[string]unit.Bandwidth, error) {
 	var out map[string]unit.Bandwidth
 	for what, text := range flag {
-		if !slices.Contains(may, what) {
+		kind, name, _ := strings.Cut(what, ".")
+		if !slices.Contains(may, what) && (name == "" || !slices.Contains(may, kind+".NAME")) {
 			return nil, usage("--declare %s=%s: want a rate of %s", what, text, strings.Join(may, ", "))
 		}
 		rate, err := unit.ParseBandwidth(text)

@@ -245,7 +245,10 @@ func TestDeclareFlag(t *testing.T) {
 	if err != nil || got["in"] != 125e6 || got["store"] != 5e6 || len(got) != 2 {
 		t.Errorf("got %v, %v", got, err)
 	}
-	for what, rate := range map[string]string{"in": "5", "moon": "1Gbit", "out": "0"} {
+	if got, err := declared(map[string]string{"site.east": "1Gbit"}, "store", "site.NAME"); err != nil || got["site.east"] != 125e6 {
+		t.Errorf("of a site: got %v, %v", got, err)
+	}
+	for what, rate := range map[string]string{"site.": "1Gbit", "site.x": "1Gbit", "in": "5", "moon": "1Gbit", "out": "0"} {
 		if _, err := declared(map[string]string{what: rate}, "in", "out", "store"); err == nil {
 			t.Errorf("--declare %s=%s: got no error", what, rate)
 		}

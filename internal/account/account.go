@@ -51,6 +51,17 @@ type Capacity struct {
 // Known says whether there is one.
 func (c Capacity) Known() bool { return c.Rate > 0 }
 
+// Payload is what of a line's rate is left for the bytes of TCP streams: an Ethernet
+// header takes 14 bytes of each frame, IPv4 and TCP with a timestamp 52 of the mtu
+// (0: Ethernet's 1500).
+func Payload(line unit.Bandwidth, mtu int) unit.Bandwidth {
+	const ethernet, frame, packet = 1500, 14, 52
+	if mtu <= packet {
+		mtu = ethernet
+	}
+	return line * unit.Bandwidth(mtu-packet) / unit.Bandwidth(mtu+frame)
+}
+
 // Capacities are what a node's network carries. Unknown ones are left out of JSON.
 type Capacities struct {
 	In    Capacity `json:"in,omitzero"`    // all that comes in, from the store too
@@ -63,7 +74,14 @@ type Job struct {
 	Size  unit.Bytes
 	Done  bool     // every node has the object
 	Store Capacity // what the store gives to all nodes together
+	Sites []Site   // where nodes need the object from outside
 	Nodes []Node
+}
+
+// Site is what nodes share that stand together.
+type Site struct {
+	Name    string
+	Inbound Capacity // what can come into it from outside
 }
 
 // Node is one node's part.
@@ -91,8 +109,8 @@ type Account struct {
 
 // Part is one part of the bound.
 type Part struct {
-	By      string         `json:"by"`                // as package steal calls it: downlink, store, uplinks
-	Name    string         `json:"name,omitempty"`    // the node, where it is one node's
+	By      string         `json:"by"`                // downlink, store, uplinks, site
+	Name    string         `json:"name,omitempty"`    // the node's or the site's, where it is one's
 	Seconds float64        `json:"seconds,omitzero"`  // zero: unknown
 	Rate    unit.Bandwidth `json:"rate,omitzero"`     // of the resource; zero: unknown
 	From    []Source       `json:"from,omitempty"`    // of the capacities in it, each once
@@ -180,6 +198,9 @@ func (j *Job) parts(seconds float64) []Part {
 	if j.Store.Known() && (float64(j.Store.Rate) <= total || slices.Contains(store.From, Seen)) { // what was seen may be less than there is
 		store, total = Part{From: []Source{j.Store.From}}, float64(j.Store.Rate)
 	}
+	for _, s := range j.Sites {
+		rates.Sites = append(rates.Sites, steal.Inbound{Site: s.Name, Rate: s.Inbound.Rate})
+	}
 	if total += givers; !math.IsInf(total, 1) {
 		rates.Total = unit.Bandwidth(total)
 	}
@@ -194,8 +215,8 @@ func (j *Job) parts(seconds float64) []Part {
 			read += n.Sent
 		}
 	}
-	out := make([]Part, 0, 3)
-	for _, p := range steal.Parts(j.Size, len(needers), rates) {
+	var out []Part
+	for i, p := range steal.Parts(j.Size, len(needers), rates) {
 		part := Part{By: p.By, Seconds: p.Seconds, Rate: p.Rate}
 		var moved unit.Bytes
 		over := seconds
@@ -210,8 +231,14 @@ func (j *Job) parts(seconds float64) []Part {
 			part.From, part.Missing, moved = store.From, store.Missing, read
 		case "uplinks":
 			part.From, part.Missing, moved = up.From, up.Missing, read+sent
+		default: // after those three the sites, in their order
+			s := j.Sites[i-3]
+			part.By, part.Name = "site", s.Name
+			if s.Inbound.Known() {
+				part.From = []Source{s.Inbound.From}
+			}
 		}
-		if part.Rate > 0 && over > 0 && seconds > 0 {
+		if part.Rate > 0 && over > 0 && seconds > 0 && part.By != "site" { // of whose crossings nobody keeps count
 			part.Used = float64(moved) / (float64(part.Rate) * over)
 		}
 		out = append(out, part)

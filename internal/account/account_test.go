@@ -61,6 +61,7 @@ func TestBounds(t *testing.T) {
 			}
 		}, 0, "", "", nil, "a,b,c|a,b,c|a,b,c"},
 		{"one had it before and gives", func(j *Job) { j.Nodes[0].Held = true }, 600.0 / 304, "", "", nil, "||"},
+		{"a thin link between sites", func(j *Job) { j.Sites = []Site{{"east", declared(4e6)}, {"west", Capacity{}}} }, 75, "site", "east", []Source{Declared}, "||||"},
 		{"nobody needs it", func(j *Job) {
 			for i := range j.Nodes {
 				j.Nodes[i].Held = true
@@ -113,6 +114,7 @@ func TestCauses(t *testing.T) {
 		{"near the bound of a slower link", func(j *Job) { j.Nodes[1].Course.Carries.In = declared(300e6 / 22) }, "nic b", "the link into b sets the bound", ""},
 		{"near the uplinks' bound", func(j *Job) { all(j, func(n *Node) { n.Course.Carries.Out = declared(9e6) }) }, "nic ", "what the store and all nodes can send", ""},
 		{"faster than was seen elsewhere", func(j *Job) { all(j, func(n *Node) { n.DoneS = 20; n.Course.Carries.Store.From = Seen }) }, "store ", "more went through than seen in another job", ""},
+		{"near the bound of a link between sites", func(j *Job) { j.Sites = []Site{{"east", declared(300e6 / 22)}} }, "site link east", "the link into site east sets the bound", ""},
 		{"busy processors", func(j *Job) { all(j, slow); all(j, func(n *Node) { n.Course.BusyS = 30 }) }, "cpu ", "the nodes' processors were busy during 68 % of the time", ""},
 		{"processors not busy enough", func(j *Job) { all(j, slow); all(j, func(n *Node) { n.Course.BusyS = 20 }) }, " ", "nothing that was measured stands out", ""},
 		{"one node far behind", func(j *Job) { all(j, blind); slow(&j.Nodes[2]); j.Nodes[2].Course.StoreS = 40 }, "straggler c",

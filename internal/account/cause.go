@@ -178,8 +178,10 @@ func (p *Part) Title() string {
 		return "the slowest link into a node"
 	case "uplinks":
 		return "what the store and all nodes can send"
+	case "site":
+		return "the link into site " + p.Name
 	}
-	return strings.TrimSpace("the " + p.By + " " + p.Name)
+	return "the " + p.By
 }
 
 // Sources are where the part's capacities are from, in words.

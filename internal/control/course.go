@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,14 +17,16 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
-// declarable is what a job may say of the network.
-var declarable = []string{"store"}
-
 // checkDeclared says what is wrong with the capacities that a job declares.
 func checkDeclared(declared map[string]unit.Bandwidth) error {
+	const most = 1000
+	if len(declared) > most {
+		return fail(ErrInvalid, "%d declared rates are more than %d", len(declared), most)
+	}
 	for what, rate := range declared {
-		if !slices.Contains(declarable, what) {
-			return fail(ErrInvalid, "a job cannot declare a rate of %q: want one of %v", oneLine(what), declarable)
+		site, ok := strings.CutPrefix(what, "site.")
+		if what != "store" && (!ok || site == "" || len(site) > maxSelector) {
+			return fail(ErrInvalid, "a job cannot declare a rate of %q: want store, or site.NAME", oneLine(what))
 		}
 		if !(rate > 0) {
 			return fail(ErrInvalid, "the rate of %s is %v: want more than 0", what, rate)

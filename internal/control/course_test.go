@@ -2,6 +2,7 @@ package control
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -106,6 +107,8 @@ func TestDeclaredRates(t *testing.T) {
 	}{
 		{nil, ""},
 		{map[string]unit.Bandwidth{"store": 1e9}, ""},
+		{map[string]unit.Bandwidth{"site.east": 1e9}, ""},
+		{map[string]unit.Bandwidth{"site.": 1e9}, "want store, or site.NAME"},
 		{map[string]unit.Bandwidth{"store": 0}, "the rate of store is 0 B/s: want more than 0"},
 		{map[string]unit.Bandwidth{"moon\n": 1}, `cannot declare a rate of "moon`},
 	} {
@@ -113,6 +116,32 @@ func TestDeclaredRates(t *testing.T) {
 		s.Declared = c.declared
 		if err := s.check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: got %v, want %q", c.declared, err, c.want)
+		}
+	}
+}
+
+// A link between sites is one where there are several, and nobody inside had the object.
+func TestFedSites(t *testing.T) {
+	for _, c := range []struct {
+		members string // a site each, with ! of who held it before
+		want    string
+	}{
+		{"east east", ""}, {"- -", ""}, {"east west", "east west"}, {"east! east west", "west"}, {"west west east east!", "west"}, {"east -", "east"}, {"", ""},
+	} {
+		var j Job
+		for s := range strings.FieldsSeq(c.members) {
+			site, held := strings.CutSuffix(s, "!")
+			j.Members = append(j.Members, Member{Site: strings.Trim(site, "-"), Held: held})
+		}
+		if got := strings.Join(j.fedSites(), " "); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.members, got, c.want)
+		}
+		if c.want == "east west" {
+			j.State, j.Object.Size, j.Nodes = Done, 1448e6, []NodeStatus{{Name: "a", State: Done, DoneS: 11}}
+			j.Spec.Declared = map[string]unit.Bandwidth{"site.east": 151.4e6}
+			if a := j.Account(nil); math.Abs(a.Bound-10) > 1e-9 || a.Binding().Name != "east" {
+				t.Errorf("with a link into the east: got %+v", a)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/internal/access"
@@ -23,7 +24,7 @@ type Spec struct {
 	Record    bool       `json:"record,omitempty"`   // nodes keep a recording of their events for Client.Recording
 	Timeout   Duration   `json:"timeout,omitempty"`  // of the whole job; zero: none
 
-	Declared map[string]unit.Bandwidth `json:"declared,omitempty"` // what is known of the network, for the bound (internal/account): "store", all nodes together
+	Declared map[string]unit.Bandwidth `json:"declared,omitempty"` // what is known of the network, for the bound (internal/account): "store", all nodes together; "site.NAME", the line into a site
 
 	// ShareAccess lets nodes take part that may not read the source themselves: they get all from the others.
 	ShareAccess bool `json:"share_access,omitempty"`
@@ -62,6 +63,9 @@ type Job struct {
 // have taken, and what held it up. courses are Client.Courses.
 func (j Job) Account(courses map[string]account.Course) account.Account {
 	facts := account.Job{Size: j.Object.Size, Done: j.State == Done, Store: account.Capacity{Rate: j.Spec.Declared["store"], From: account.Declared}}
+	for _, site := range j.fedSites() {
+		facts.Sites = append(facts.Sites, account.Site{Name: site, Inbound: account.Capacity{Rate: account.Payload(j.Spec.Declared["site."+site], 0), From: account.Declared}})
+	}
 	for _, n := range j.Nodes {
 		k := account.Node{
 			Name: n.Name, Held: n.State == Present, NoAccess: n.NoAccess, Store: n.StoreBytes, Peers: n.PeerBytes, Sent: n.SentBytes, Course: courses[n.Name],
@@ -72,6 +76,24 @@ func (j Job) Account(courses map[string]account.Course) account.Account {
 		facts.Nodes = append(facts.Nodes, k)
 	}
 	return account.Of(facts)
+}
+
+// fedSites are the sites that the object comes into from outside, by name, if
+// there are several and so a link between them. Where a member held it before, it need not.
+func (j Job) fedSites() []string {
+	fed := map[string]bool{}
+	for _, m := range j.Members {
+		soFar, known := fed[m.Site]
+		fed[m.Site] = (soFar || !known) && !m.Held
+	}
+	var names []string
+	for site, needs := range fed {
+		if site != "" && needs && len(fed) > 1 {
+			names = append(names, site)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // State is where a job or one node's part of it stands.
