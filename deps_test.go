@@ -36,7 +36,8 @@ const order = `
 	NONE < unit < piece < steal, exchange;
 	unit < internal/form < topo;
 	steal < internal/account;
-	NONE < sim;
+	NONE < sim, internal/lp;
+	topo, sim, internal/lp < planner;
 	topo < internal/picture;
 
 	# The world.
@@ -68,7 +69,7 @@ const order = `
 	internal/swarm, internal/account < internal/report;
 	steal, exchange, topo, sim, objstore/limit < internal/scenario;
 	internal/lab, objstore/s3 < internal/lab/cluster;
-	freshet, internal/s3serve, internal/report, internal/scenario, internal/picture < cmd/freshet;
+	freshet, internal/s3serve, internal/report, internal/scenario, internal/picture, planner < cmd/freshet;
 	internal/lab < cmd/freshet-lab;
 
 	# The figures.
@@ -106,7 +107,7 @@ const fences = `
 `
 
 // rules are the packages that must be pure: see impurities.
-var rules = []string{"unit", "piece", "steal", "exchange", "internal/account", "internal/form", "topo", "sim", "internal/picture"}
+var rules = []string{"unit", "piece", "steal", "exchange", "internal/account", "internal/form", "topo", "sim", "internal/picture", "internal/lp", "planner"}
 
 func TestDependencyOrder(t *testing.T) {
 	may, err := parseOrder(order)

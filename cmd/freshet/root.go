@@ -63,7 +63,7 @@ Exit codes: 0 all is well, 1 it failed, 2 the command line makes no sense,
 	root.AddCommand(
 		newUp(), newAgent(), newToken(o), newNodes(o), newAdmin(o), newMonitor(o), newDoctor(o),
 		newBroadcast(o), newJobs(o), newJob(o), newCancel(o),
-		newDemo(), newSim(), newTopo(), newS3(), newVersion())
+		newDemo(), newSim(), newTopo(), newPlan(), newS3(), newVersion())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})

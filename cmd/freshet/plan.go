@@ -1,0 +1,412 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/freshet/freshet/internal/picture"
+	"github.com/freshet/freshet/planner"
+	"github.com/freshet/freshet/topo"
+	"github.com/freshet/freshet/unit"
+)
+
+func newPlan() *cobra.Command {
+	var o planner.Options
+	var within time.Duration
+	var svg string
+	var explain, compare, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "plan TOPOLOGY TRANSFERS",
+		GroupID: "try",
+		Short:   "Plan many transfers at once on a network",
+		Long: `plan says who sends what to whom, at which rate, when several data sets that lie on some hosts are
+needed on others: which source each destination takes, who passes data on, and how
+transfers share links, such that as much as can be arrives everywhere together. With the plan comes what no plan can
+exceed. TOPOLOGY is a file as "freshet topo" writes it, TRANSFERS one like
+
+  transfers:
+  - {name: x, size: 10GiB, sources: [h1, h2], destinations: [h3, h4]}
+
+Modes, from the plainest to the best:
+
+  flat      from a source by chance, directly
+  random    from the source with the widest way, in pipelines in an order by chance
+  pipeline  the widest pipelines of each transfer by itself (Takahashi, Taura, Chikayama, 5.1)
+  paper     and planned anew one after the other until nothing improves (5.3)
+  exact     the widest pipelines there are, each transfer by itself; on trees only
+  single    one pipeline for each destination, rounded from the optimum
+  optimal   destinations take different parts of the data from several pipelines (default)`,
+		Example: `  freshet topo generate intrigger -o net.yaml
+  freshet plan net.yaml transfers.yaml
+  freshet plan net.yaml transfers.yaml --compare
+  freshet plan net.yaml transfers.yaml --floor 0 --json
+  freshet plan net.yaml transfers.yaml --explain --svg plan.svg`,
+		Args: wantArgs("TOPOLOGY", "TRANSFERS"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			net, err := readTopology(args[0])
+			if err != nil {
+				return err
+			}
+			g := topo.NewGraph(net)
+			text, err := readText(args[1])
+			if err != nil {
+				return err
+			}
+			transfers, err := planner.ParseTransfers(text, g)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[1], err)
+			}
+			began := time.Now()
+			p, err := planner.New(planner.On(g), o)
+			if err != nil {
+				return usageError{err}
+			}
+			for _, t := range transfers {
+				if _, err := p.Add(t); err != nil {
+					return fmt.Errorf("%s: %w", args[1], err)
+				}
+			}
+			for more := true; more && (within == 0 || time.Since(began) < within); {
+				if more, err = p.Step(); err != nil {
+					return err
+				}
+				if err := cmd.Context().Err(); err != nil {
+					return err
+				}
+			}
+			plan, err := p.Plan()
+			if err != nil {
+				return err
+			}
+			v := planView{g: g, p: p, plan: plan, transfers: transfers, took: time.Since(began), finish: p.Finish(plan)}
+			w := cmd.OutOrStdout()
+			if svg != "" {
+				if err := os.WriteFile(svg, v.picture(args[1]), 0o666); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				err = printJSON(w, v.document())
+			} else {
+				v.print(w)
+				if explain {
+					v.explain(w)
+				}
+				if compare {
+					err = v.compare(w)
+				}
+				if svg != "" {
+					fmt.Fprintf(w, "\nPicture: %s\n", svg)
+				}
+			}
+			if err == nil && p.Pairs() == 0 && len(plan.Unreachable) > 0 {
+				err = errors.New("no destination can be reached")
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Mode, "mode", planner.Optimal, "one of "+strings.Join(planner.Modes, ", "))
+	f.Float64Var(&o.Floor, "floor", 0.5, "`share`, 0 to 1, of the largest rate that all destinations can have at once, that each gets at least")
+	f.BoolVar(&o.MaxMin, "max-min", false, "share by fairness alone, not for throughput")
+	f.Uint64Var(&o.Seed, "seed", 1, "`number` that the randomness of flat and random begins with")
+	f.DurationVar(&within, "within", 0, "`time` after which the plan is taken as it is (default: no limit)")
+	f.BoolVar(&explain, "explain", false, "say for each destination why it gets its data so, and what binds it")
+	f.BoolVar(&compare, "compare", false, "show all modes beside each other")
+	f.StringVar(&svg, "svg", "", "`file` to draw the plan into")
+	jsonFlag(cmd, &asJSON)
+	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(planner.Modes, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// planView is a plan with the names that people know things by.
+type planView struct {
+	g         *topo.Graph
+	p         *planner.Planner
+	plan      *planner.Plan
+	transfers []planner.Transfer
+	took      time.Duration
+	finish    []float64 // by transfer, in seconds
+}
+
+// planDocument is what --json prints. Rates are bytes per second.
+type planDocument struct {
+	Mode        string            `json:"mode"`
+	Throughput  float64           `json:"throughput"`
+	Bound       *float64          `json:"bound"` // nil: nothing is proved
+	BoundBy     string            `json:"bound_by"`
+	FreeBound   *float64          `json:"free_bound"` // of plans without floors
+	Gap         *float64          `json:"gap"`
+	MinRate     float64           `json:"min_rate"`
+	Theta       float64           `json:"theta"` // what all pairs can have at once; 0 without a floor
+	Floor       float64           `json:"floor"` // what each pair gets at least
+	PlanningS   float64           `json:"planning_s"`
+	Starved     []planPair        `json:"starved"`
+	Unreachable []planUnreachable `json:"unreachable"`
+	Flows       []planFlow        `json:"flows"`
+	Links       []planLink        `json:"links"`
+	Transfers   []planTransfer    `json:"transfers"`
+}
+
+type planPair struct {
+	Transfer    string `json:"transfer"`
+	Destination string `json:"destination"`
+}
+
+type planUnreachable struct {
+	planPair
+	Reason string `json:"reason"`
+}
+
+type planFlow struct {
+	Transfer string   `json:"transfer"`
+	Path     []string `json:"path"`
+	Rate     float64  `json:"rate"`
+}
+
+type planLink struct {
+	From string  `json:"from"`
+	To   string  `json:"to"`
+	Load float64 `json:"load"`
+	Rate float64 `json:"rate"`
+}
+
+type planTransfer struct {
+	Name    string   `json:"name"`
+	Size    float64  `json:"size"`
+	Rate    float64  `json:"rate"`     // of all destinations together
+	FinishS *float64 `json:"finish_s"` // estimate; nil: no size, or never
+}
+
+func finite(x float64) *float64 {
+	if math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}
+
+func (v *planView) document() planDocument {
+	plan := v.plan
+	d := planDocument{
+		Mode: plan.Mode, Throughput: plan.Throughput, Bound: finite(plan.Bound), BoundBy: plan.BoundBy, FreeBound: finite(plan.FreeBound),
+		MinRate: plan.MinRate, Theta: plan.Theta, Floor: plan.Floor, PlanningS: v.took.Seconds(),
+		Starved: []planPair{}, Unreachable: []planUnreachable{}, Flows: []planFlow{}, Links: []planLink{}, Transfers: []planTransfer{},
+	}
+	if d.Bound != nil {
+		d.Gap = &plan.Gap
+	}
+	for _, s := range plan.Starved {
+		d.Starved = append(d.Starved, planPair{v.transfers[s.Transfer].Name, v.g.Name(s.Destination)})
+	}
+	for _, u := range plan.Unreachable {
+		d.Unreachable = append(d.Unreachable, planUnreachable{planPair{v.transfers[u.Transfer].Name, v.g.Name(u.Destination)}, u.Reason})
+	}
+	for _, f := range plan.Flows {
+		d.Flows = append(d.Flows, planFlow{v.transfers[f.Transfer].Name, v.path(f.Hosts), f.Rate})
+	}
+	for _, l := range plan.Links {
+		c := topo.Channel(l.Channel)
+		d.Links = append(d.Links, planLink{v.g.Name(v.g.From(c)), v.g.Name(v.g.To(c)), l.Load, l.Rate})
+	}
+	for k, t := range v.transfers {
+		one := planTransfer{Name: t.Name, Size: t.Size, Rate: v.arrives(k)}
+		if v.finish[k] > 0 {
+			one.FinishS = finite(v.finish[k])
+		}
+		d.Transfers = append(d.Transfers, one)
+	}
+	return d
+}
+
+// arrives is the rate of all destinations of a transfer together.
+func (v *planView) arrives(transfer int) (sum float64) {
+	for _, f := range v.plan.Flows {
+		if f.Transfer == transfer {
+			sum += f.Rate * float64(len(f.Hosts)-1)
+		}
+	}
+	return sum
+}
+
+func (v *planView) path(hosts []int) (names []string) {
+	for _, h := range hosts {
+		names = append(names, v.g.Name(h))
+	}
+	return names
+}
+
+func (v *planView) picture(title string) []byte {
+	load := make([]float64, v.g.Channels())
+	for _, l := range v.plan.Links {
+		c := topo.Channel(l.Channel)
+		load[c] = l.Load / l.Rate
+	}
+	o := picture.Options{Title: fmt.Sprintf("%s: %s, %v in all", title, v.plan.Mode, unit.Bandwidth(v.plan.Throughput)), Load: load}
+	for _, f := range v.plan.Flows {
+		o.Flows = append(o.Flows, picture.Flow{Name: v.transfers[f.Transfer].Name, Path: f.Hosts, Group: f.Transfer, Rate: unit.Bandwidth(f.Rate)})
+	}
+	return picture.Draw(v.g, o)
+}
+
+func rateOf(x float64) string { return unit.Bandwidth(x).String() }
+
+// print prints for people.
+func (v *planView) print(w io.Writer) {
+	plan := v.plan
+	fmt.Fprintf(w, "throughput  %s in all, %s", rateOf(plan.Throughput), plan.Mode)
+	if !math.IsInf(plan.Bound, 1) {
+		fmt.Fprintf(w, "; no plan has more than %s (gap %.2f %%, proved by: %s)", rateOf(plan.Bound), 100*plan.Gap, plan.BoundBy)
+	}
+	fmt.Fprintf(w, "\nsmallest    %s", rateOf(plan.MinRate))
+	if plan.Floor > 0 {
+		fmt.Fprintf(w, "; each gets at least %s, all at once could have %s", rateOf(plan.Floor), rateOf(plan.Theta))
+		if plan.FreeBound > plan.Bound {
+			fmt.Fprintf(w, ", which costs %.2f %% of the throughput", 100*(1-plan.Bound/plan.FreeBound))
+		}
+	}
+	fmt.Fprintf(w, "\nplanned     in %.3f s: %s over %s\n", v.took.Seconds(), count(len(plan.Flows), "flow"), counted(len(plan.Links), "direction of a link", "directions of links"))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	const most = 100
+	fmt.Fprintf(t, "\nTRANSFER\tSIZE\tRATE\tFINISH\tFLOWS\n")
+	for k, tr := range v.transfers {
+		if k == most {
+			fmt.Fprintf(t, "and %d more\n", len(v.transfers)-k)
+			break
+		}
+		size, finish, flows := "", "", 0
+		if tr.Size > 0 {
+			size = unit.Bytes(tr.Size).String()
+		}
+		switch f := v.finish[k]; {
+		case math.IsInf(f, 1):
+			finish = "never"
+		case f > 0:
+			finish = time.Duration(f * 1e9).Round(100 * time.Millisecond).String()
+		}
+		for _, f := range plan.Flows {
+			if f.Transfer == k {
+				flows++
+			}
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", tr.Name, size, rateOf(v.arrives(k)), finish, flows)
+	}
+	fmt.Fprintf(t, "\nTRANSFER\tRATE\tFLOW\n")
+	for i, f := range plan.Flows {
+		if i == most {
+			fmt.Fprintf(t, "and %d more; --json has all\n", len(plan.Flows)-i)
+			break
+		}
+		names := v.path(f.Hosts)
+		if len(names) > 12 {
+			names = append(append(names[:6:6], fmt.Sprintf("… %d …", len(names)-11)), names[len(names)-5:]...)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", v.transfers[f.Transfer].Name, rateOf(f.Rate), strings.Join(names, " → "))
+	}
+	t.Flush()
+	for i, s := range plan.Starved {
+		if i == most {
+			fmt.Fprintf(w, "and %d more\n", len(plan.Starved)-i)
+			break
+		}
+		fmt.Fprintf(w, "starved: %s to %s\n", v.transfers[s.Transfer].Name, v.g.Name(s.Destination))
+	}
+	for i, u := range plan.Unreachable {
+		if i == most {
+			fmt.Fprintf(w, "and %d more\n", len(plan.Unreachable)-i)
+			break
+		}
+		fmt.Fprintf(w, "unreachable: %s to %s: %s\n", v.transfers[u.Transfer].Name, v.g.Name(u.Destination), u.Reason)
+	}
+}
+
+// explain says for each destination why.
+func (v *planView) explain(w io.Writer) {
+	fmt.Fprintf(w, "\nWhy. The price of a byte per second is how many bytes per second of throughput it takes from elsewhere;\nat a destination it is worth one.\n")
+	for _, r := range v.p.Explain(v.plan) {
+		fmt.Fprintf(w, "%s to %s: %s", v.transfers[r.Transfer].Name, v.g.Name(r.Destination), rateOf(r.Rate))
+		for i, o := range r.From {
+			if i == 4 {
+				fmt.Fprintf(w, ", and %s more", count(len(r.From)-i, "flow"))
+				break
+			}
+			if i > 0 {
+				fmt.Fprint(w, ",")
+			}
+			fmt.Fprintf(w, " from %s", v.g.Name(o.Source))
+			if o.Before != o.Source {
+				fmt.Fprintf(w, " by way of %s", v.g.Name(o.Before))
+			}
+			if len(r.From) > 1 {
+				fmt.Fprintf(w, " %s", rateOf(o.Rate))
+			}
+		}
+		if len(r.Full) > 0 {
+			c := topo.Channel(r.Full[0].Channel)
+			fmt.Fprintf(w, "; full: %s to %s (%s", v.g.Name(v.g.From(c)), v.g.Name(v.g.To(c)), rateOf(r.Full[0].Rate))
+			if r.Full[0].Worth > 1e-6 {
+				fmt.Fprintf(w, ", price %.2f", r.Full[0].Worth)
+			}
+			fmt.Fprint(w, ")")
+		}
+		fmt.Fprint(w, "; directly it would cost")
+		for i, c := range r.Cost {
+			if i == 3 {
+				fmt.Fprintf(w, ", and from %d more as much or more", len(r.Cost)-i)
+				break
+			}
+			if i > 0 {
+				fmt.Fprint(w, ",")
+			}
+			if math.IsInf(c.Price, 1) {
+				fmt.Fprintf(w, " from %s nothing comes", v.g.Name(c.Source))
+				continue
+			}
+			fmt.Fprintf(w, " %.2f from %s", c.Price, v.g.Name(c.Source))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// compare shows all modes.
+func (v *planView) compare(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "\nMODE\tTHROUGHPUT\tOF BOUND\tSMALLEST\tSTARVED\tLAST FINISH\tFLOWS\tPLANNED IN\t\n")
+	for _, mode := range planner.Modes {
+		runtime.GC() // one mode's garbage is not collected in the next one's time
+		began := time.Now()
+		plan, err := v.p.In(mode)
+		if err != nil {
+			if mode == planner.Exact && v.g.Tree() == nil {
+				fmt.Fprintf(t, "%s\ton trees only\t\t\t\t\t\t\t\n", mode)
+				continue
+			}
+			return err
+		}
+		took := time.Since(began).Seconds()
+		if mode == planner.Optimal || mode == planner.Single {
+			took = v.took.Seconds() + took
+		}
+		last, of := 0.0, ""
+		for _, f := range v.p.Finish(plan) {
+			last = max(last, f)
+		}
+		finish := "never"
+		if !math.IsInf(last, 1) {
+			finish = time.Duration(last * 1e9).Round(100 * time.Millisecond).String()
+		}
+		if plan.Bound > 0 && !math.IsInf(plan.Bound, 1) {
+			of = fmt.Sprintf("%.1f %%", 100*plan.Throughput/plan.Bound)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%.3f s\t\n", mode, rateOf(plan.Throughput), of, rateOf(plan.MinRate), len(plan.Starved), finish, len(plan.Flows), took)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,245 @@
+package lp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// solved solves p and returns the optimum that its dual proves.
+func solved(t *testing.T, s Solver, p *Program) (Solution, float64) {
+	t.Helper()
+	sol, err := s.Solve(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, bound, err := p.Check(sol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(bound-value) > 1e-5*(1+math.Abs(bound)) {
+		t.Fatalf("the answer is worth %v, its dual says %v", value, bound)
+	}
+	return sol, value
+}
+
+// Two pipelines share a link of 900: X has three destinations, one behind a link
+// of 600, Y has one.
+func TestSharedLink(t *testing.T) {
+	var p Program
+	shared, access := p.Row(900), p.Row(600)
+	x := p.Column(3, Entry{shared, 1}, Entry{access, 1})
+	y := p.Column(1, Entry{shared, 1})
+	sol, value := solved(t, &Simplex{}, &p)
+	for i, c := range []struct{ got, want float64 }{{sol.X[x], 600}, {sol.X[y], 300}, {value, 2100}, {sol.Y[shared], 1}, {sol.Y[access], 2}} {
+		if math.Abs(c.got-c.want) > 1e-4 {
+			t.Errorf("number %d: got %v, want %v", i, c.got, c.want)
+		}
+	}
+	// A floor takes from X what Y is to have.
+	row, missed := p.Floor(450, 100, Entry{y, 1})
+	sol, value = solved(t, &Simplex{}, &p)
+	if math.Abs(value-1800) > 1e-3 || sol.X[missed] > 1e-6 || math.Abs(sol.Y[row]-2) > 1e-6 {
+		t.Errorf("with a floor: value %v, missed %v, price %v; want 1800, 0, 2", value, sol.X[missed], sol.Y[row])
+	}
+	// One that cannot be held is missed by as little as can be.
+	p.B[row] = -1000
+	sol, _ = solved(t, &Simplex{}, &p)
+	if math.Abs(sol.X[missed]-100) > 1e-3 {
+		t.Errorf("a floor of 1000 on a link of 900 is missed by %v, want 100", sol.X[missed])
+	}
+}
+
+func TestNoBound(t *testing.T) {
+	var p Program
+	p.Row(1)
+	p.Column(1)
+	if _, err := new(Simplex).Solve(&p); err == nil || !strings.Contains(err.Error(), "no bound") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCheckSees(t *testing.T) {
+	var p Program
+	r := p.Row(2)
+	p.Column(3, Entry{r, 1})
+	for _, c := range []struct {
+		s    Solution
+		want string
+	}{
+		{Solution{[]float64{2}, []float64{3}}, ""},
+		{Solution{[]float64{2.1}, []float64{3}}, "row 0 is 2.1, more than 2"},
+		{Solution{[]float64{-1}, []float64{3}}, "column 0 is -1"},
+		{Solution{[]float64{2}, []float64{2.9}}, "the price of column 0 is 2.9, less than the 3"},
+		{Solution{[]float64{2}, []float64{-1}}, "the price of row 0 is -1"},
+		{Solution{[]float64{math.NaN()}, []float64{3}}, "column 0 is NaN"},
+		{Solution{nil, []float64{3}}, "0 columns"},
+	} {
+		_, _, err := p.Check(c.s)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v: got %v, want %q", c.s, err, c.want)
+		}
+	}
+}
+
+// random is a program like those of pipelines: few rows a column, small whole
+// coefficients, right sides that tie often, some floors.
+func random(rng *rand.Rand, rows, cols int, tied, floors bool) *Program {
+	p := &Program{}
+	for range rows {
+		b := 100 + 900*rng.Float64()
+		if tied {
+			b = 1000
+		}
+		if rng.IntN(20) == 0 {
+			b = 0
+		}
+		p.Row(b)
+	}
+	for range cols {
+		column(rng, p, rows)
+	}
+	if floors {
+		for range 1 + rng.IntN(cols) {
+			var es []Entry
+			for _, j := range rng.Perm(cols)[:1+rng.IntN(min(cols, 3))] {
+				es = append(es, Entry{int32(j), 1})
+			}
+			p.Floor(20*rng.Float64(), 1000, es...)
+		}
+	}
+	return p
+}
+
+func column(rng *rand.Rand, p *Program, rows int) {
+	var es []Entry
+	for _, i := range rng.Perm(rows)[:1+rng.IntN(min(rows, 12))] {
+		es = append(es, Entry{int32(i), float64(1 + rng.IntN(6)/5)})
+	}
+	p.Column(float64(1+rng.IntN(8)), es...)
+}
+
+// Whatever comes, the dual proves the answer: no other program is needed to judge it.
+func TestRandomProgramsAreProved(t *testing.T) {
+	for seed := range uint64(600) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		rows, cols := 1+rng.IntN(40), 1+rng.IntN(120)
+		p := random(rng, rows, cols, seed%3 == 0, seed%2 == 0)
+		s := &Simplex{Seed: seed}
+		_, before := solved(t, s, p)
+		// It grows, and goes on from where it was; the answer is that of one that begins anew.
+		for range 1 + rng.IntN(30) {
+			column(rng, p, rows)
+		}
+		if seed%4 == 0 {
+			p.Row(50, Entry{int32(rng.IntN(cols)), 1})
+		}
+		if seed%5 == 0 {
+			p.Cost[rng.IntN(cols)] = -1
+		}
+		kept := s.Keep()
+		_, after := solved(t, s, p)
+		_, anew := solved(t, &Simplex{Seed: seed + 1}, p)
+		if math.Abs(after-anew) > 1e-5*(1+math.Abs(anew)) {
+			t.Fatalf("seed %d: %v from where it was (%v), %v anew", seed, after, before, anew)
+		}
+		s.Back(kept)
+		if _, again := solved(t, s, p); math.Abs(again-anew) > 1e-5*(1+math.Abs(anew)) {
+			t.Fatalf("seed %d: %v from a basis that was kept, %v anew", seed, again, anew)
+		}
+	}
+}
+
+func TestDeterministic(t *testing.T) {
+	var first Solution
+	for i := range 2 {
+		p := random(rand.New(rand.NewPCG(7, 7)), 60, 200, true, true)
+		sol, _ := solved(t, &Simplex{Seed: 3}, p)
+		if i == 0 {
+			first = sol
+		} else if fmt.Sprint(sol) != fmt.Sprint(first) {
+			t.Error("two runs from one seed differ")
+		}
+	}
+}
+
+// glpsol of GLPK is a second opinion, on programs that it reads in CPLEX's form.
+func TestAgainstGLPK(t *testing.T) {
+	glpsol, err := exec.LookPath("glpsol")
+	if err != nil {
+		t.Skip("there is no glpsol: apt-get install glpk-utils")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		p := random(rng, 30+rng.IntN(200), 100+rng.IntN(600), seed%3 == 0, seed%2 == 0)
+		_, got := solved(t, &Simplex{}, p)
+		dir := t.TempDir()
+		in, out := filepath.Join(dir, "p.lp"), filepath.Join(dir, "p.txt")
+		if err := os.WriteFile(in, cplex(p), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if said, err := exec.CommandContext(ctx, glpsol, "--lp", in, "-o", out).CombinedOutput(); err != nil {
+			t.Fatalf("glpsol: %v\n%s", err, said)
+		}
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := math.NaN()
+		for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+			if f := strings.Fields(lines.Text()); len(f) > 3 && f[0] == "Objective:" {
+				want, _ = strconv.ParseFloat(f[3], 64)
+			}
+		}
+		if !(math.Abs(got-want) <= 2e-6*(1+math.Abs(want))) {
+			t.Errorf("seed %d: got %v, glpsol says %v", seed, got, want)
+		}
+	}
+}
+
+// cplex writes p in the form of CPLEX LP files.
+func cplex(p *Program) []byte {
+	var b bytes.Buffer
+	b.WriteString("Maximize\n obj:")
+	for j, c := range p.Cost {
+		fmt.Fprintf(&b, "\n %+g x%d", c, j)
+	}
+	b.WriteString("\nSubject To\n")
+	for i, r := range p.B {
+		fmt.Fprintf(&b, " r%d:", i)
+		for _, e := range p.rows[i] {
+			fmt.Fprintf(&b, "\n %+g x%d", e.Value, e.At)
+		}
+		if len(p.rows[i]) == 0 {
+			b.WriteString(" 0 x0")
+		}
+		fmt.Fprintf(&b, "\n <= %g\n", r)
+	}
+	b.WriteString("End\n")
+	return b.Bytes()
+}
+
+func BenchmarkSimplex(b *testing.B) {
+	for _, size := range []struct{ rows, cols int }{{800, 400}, {5000, 2000}} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			for b.Loop() {
+				p := random(rand.New(rand.NewPCG(1, 1)), size.rows, size.cols, false, false)
+				if _, err := new(Simplex).Solve(p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,366 @@
+package lp
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// Simplex is the revised primal simplex method for the programs of this package,
+// which begin at x = 0: there is no first phase. Columns are priced by devex
+// weights (Forrest and Goldfarb 1992), rates that tie are told apart by moving each right side
+// up by between one and two ten-millionths, and the answer is computed once more with the true ones.
+//
+// Asked again about the same Program it goes on from the basis where it was, as long as that is
+// feasible: after columns, rows and costs it is, after right sides perhaps not, and then it begins anew.
+//
+// One step costs O(rows + columns + entries of the rows whose price changes). The zero Simplex is ready. Not for concurrent use.
+type Simplex struct {
+	Seed  uint64 // of what tells ties apart
+	Steps int    // exchanges so far, for whoever wants to know
+
+	prog  *Program
+	f     factors
+	scale float64
+	b     []float64 // by row: the right side, moved, in units of scale
+	head  []int32   // by place: column, or ^i for what row i has left over
+	x     []float64 // by place: its value
+	y     []float64 // by row
+
+	basic, spare []bool    // by column, by row: in the basis
+	worth        []float64 // by column: what a unit of it gains; exact after refresh, else carried on
+	weight       []float64
+	rowWeight    []float64
+
+	alpha, rho []float64
+	across     []float64
+	touched    []int32
+}
+
+// tie is how far right sides are moved, relatively.
+const tie = 1e-7
+
+// Basis is where a Simplex is; see Keep.
+type Basis struct {
+	head []int32
+}
+
+// Keep returns where s is, for Back.
+func (s *Simplex) Keep() Basis { return Basis{append([]int32(nil), s.head...)} }
+
+// Back makes s go on from b the next time. Rows and columns that were added since may stay; columns of b must not
+// have changed.
+func (s *Simplex) Back(b Basis) {
+	s.head = append(s.head[:0], b.head...)
+}
+
+// Solve solves p. An error means that the numbers got out of hand, or that p has no bound.
+func (s *Simplex) Solve(p *Program) (Solution, error) {
+	if s.prog != p {
+		*s = Simplex{Seed: s.Seed, Steps: s.Steps, prog: p}
+	}
+	s.grow()
+	if !s.refresh() {
+		s.head = s.head[:0]
+		s.grow()
+		if !s.refresh() {
+			return Solution{}, errors.New("lp: the program has no point to begin at")
+		}
+	}
+	for i := range s.weight {
+		s.weight[i] = 1
+	}
+	for i := range s.rowWeight {
+		s.rowWeight[i] = 1
+	}
+	limit := 200*(len(p.B)+len(p.Cost)) + 10000
+	fresh := true
+	for step := 0; ; step++ {
+		if step > limit {
+			return Solution{}, fmt.Errorf("lp: no end after %d steps with %d rows and %d columns", step, len(p.B), len(p.Cost))
+		}
+		if len(s.f.etas) >= 100 || len(s.f.eRow) > 3*len(p.B)+len(s.f.uRow)+1000 {
+			if !s.refresh() {
+				return Solution{}, errors.New("lp: the basis has become infeasible")
+			}
+			fresh = true
+		}
+		q := s.entering()
+		if q == none {
+			if fresh {
+				break
+			}
+			if !s.refresh() {
+				return Solution{}, errors.New("lp: the basis has become infeasible")
+			}
+			fresh = true
+			continue
+		}
+		ok, err := s.exchange(q)
+		switch {
+		case err != nil:
+			return Solution{}, err
+		case !ok && fresh:
+			return Solution{}, errors.New("lp: the basis is singular to working precision")
+		case !ok:
+			if !s.refresh() {
+				return Solution{}, errors.New("lp: the basis has become infeasible")
+			}
+			fresh = true
+		default:
+			fresh = false
+			s.Steps++
+		}
+	}
+	return s.answer(), nil
+}
+
+const none = math.MinInt32
+
+// grow takes up what p got since the last time.
+func (s *Simplex) grow() {
+	p := s.prog
+	for i := len(s.head); i < len(p.B); i++ {
+		v := p.first[i]
+		if v < 0 {
+			v = ^int32(i)
+		}
+		s.head = append(s.head, v)
+	}
+	s.scale = 0
+	for _, b := range p.B {
+		s.scale = max(s.scale, math.Abs(b))
+	}
+	if s.scale == 0 {
+		s.scale = 1
+	}
+	rng := rand.New(rand.NewPCG(s.Seed, 0x6c70))
+	s.b = s.b[:0]
+	for _, b := range p.B {
+		b /= s.scale
+		move := tie * (1 + rng.Float64())
+		switch {
+		case b < 0: // a floor rises, so that the answer still holds it when it is scaled down
+			b *= 1 + 2*tie + move
+		default:
+			b += move * max(b, 1e-3)
+		}
+		s.b = append(s.b, b)
+	}
+	m, n := len(p.B), len(p.Cost)
+	s.basic, s.spare = cleared(s.basic, n), cleared(s.spare, m)
+	s.worth, s.weight, s.across = cleared(s.worth, n), cleared(s.weight, n), cleared(s.across, n)
+	s.x, s.y, s.rowWeight = cleared(s.x, m), cleared(s.y, m), cleared(s.rowWeight, m)
+	s.alpha, s.rho = cleared(s.alpha, m), cleared(s.rho, m)
+}
+
+// refresh factors the basis anew and computes everything from it. It says whether x is feasible.
+func (s *Simplex) refresh() bool {
+	p := s.prog
+	head, _ := s.f.build(len(p.B), s.head, p.cols)
+	s.head = head
+	clear(s.basic)
+	clear(s.spare)
+	for i, v := range s.head {
+		if v < 0 {
+			s.spare[^v] = true
+			s.y[i] = 0
+		} else {
+			s.basic[v] = true
+			s.y[i] = p.Cost[v]
+		}
+	}
+	s.f.solveT(s.y)
+	copy(s.x, s.b)
+	s.f.solve(s.x)
+	for j := range p.Cost {
+		s.worth[j] = s.gain(int32(j))
+	}
+	for _, x := range s.x {
+		if !(x >= -1e-8) {
+			return false
+		}
+	}
+	return true
+}
+
+// gain is what a unit of column j is worth at the prices y, more than it costs.
+func (s *Simplex) gain(j int32) float64 {
+	if s.basic[j] {
+		return 0
+	}
+	d := s.prog.Cost[j]
+	for _, e := range s.prog.cols[j] {
+		d -= e.Value * s.y[e.At]
+	}
+	return d
+}
+
+// entering is the column, or ^i for what row i has left over, that is worth most for its weight; or none.
+func (s *Simplex) entering() int32 {
+	const least = 1e-9
+	best, q := 0.0, int32(none)
+	for j, d := range s.worth {
+		if d > least*(1+math.Abs(s.prog.Cost[j])) && !s.basic[j] {
+			if v := d * d / s.weight[j]; v > best {
+				best, q = v, int32(j)
+			}
+		}
+	}
+	for i, y := range s.y {
+		if y < -least && !s.spare[i] {
+			if v := y * y / s.rowWeight[i]; v > best {
+				best, q = v, ^int32(i)
+			}
+		}
+	}
+	return q
+}
+
+// exchange brings q into the basis. ok is false if the basis has to be factored anew first.
+func (s *Simplex) exchange(q int32) (ok bool, err error) {
+	clear(s.alpha)
+	worth, weight := 0.0, 1.0
+	if q < 0 {
+		s.alpha[^q] = 1
+		worth, weight = -s.y[^q], s.rowWeight[^q]
+	} else {
+		for _, e := range s.prog.cols[q] {
+			s.alpha[e.At] = e.Value
+		}
+		worth, weight = s.worth[q], s.weight[q]
+	}
+	s.f.solve(s.alpha)
+
+	// The row that leaves: of those that come to zero first, up to rounding, the one that divides best (Harris 1973).
+	const rounding = 1e-10
+	step, exact := math.Inf(1), 0.0
+	nonzero := s.touched[:0]
+	for i, a := range s.alpha {
+		if a == 0 {
+			continue
+		}
+		if math.Abs(a) < 1e-13 {
+			s.alpha[i] = 0
+			continue
+		}
+		nonzero = append(nonzero, int32(i))
+		if v := s.head[i]; v >= 0 {
+			exact -= s.prog.Cost[v] * a
+		}
+		if a > 1e-9 {
+			step = min(step, (max(s.x[i], 0)+rounding)/a)
+		}
+	}
+	s.touched = nonzero
+	if q >= 0 {
+		exact += s.prog.Cost[q]
+	}
+	if math.Abs(exact-worth) > 1e-7*(1+math.Abs(worth)) {
+		if len(s.f.etas) > 0 {
+			return false, nil
+		}
+		worth = exact
+		if q >= 0 {
+			s.worth[q] = exact
+		}
+	}
+	if math.IsInf(step, 1) {
+		return false, fmt.Errorf("lp: the program has no bound: column %d may be as large as one likes", q)
+	}
+	r := int32(-1)
+	for _, i := range nonzero {
+		if a := s.alpha[i]; a > 1e-9 && max(s.x[i], 0)/a <= step && (r < 0 || a > s.alpha[r]) {
+			r = i
+		}
+	}
+	if s.alpha[r] < 1e-7 && len(s.f.etas) > 0 {
+		return false, nil
+	}
+
+	// The row of the inverse, and what all columns are across it.
+	clear(s.rho)
+	s.rho[r] = 1
+	s.f.solveT(s.rho)
+	pivot := s.alpha[r]
+	ratio := worth / pivot
+	var columns []int32
+	for i, v := range s.rho {
+		if math.Abs(v) < 1e-13 {
+			continue
+		}
+		s.y[i] += ratio * v
+		if !s.spare[i] {
+			s.rowWeight[i] = max(s.rowWeight[i], v*v/(pivot*pivot)*weight)
+		}
+		for _, e := range s.prog.rows[i] {
+			if s.across[e.At] == 0 {
+				columns = append(columns, e.At)
+			}
+			s.across[e.At] += e.Value * v
+		}
+	}
+	for _, j := range columns {
+		a := s.across[j]
+		s.across[j] = 0
+		if s.basic[j] || a == 0 {
+			continue
+		}
+		s.worth[j] -= ratio * a
+		s.weight[j] = max(s.weight[j], a*a/(pivot*pivot)*weight)
+	}
+
+	step = max(s.x[r], 0) / pivot
+	for _, i := range nonzero {
+		s.x[i] -= step * s.alpha[i]
+	}
+	s.x[r] = step
+	out := s.head[r]
+	s.head[r] = q
+	gone := max(weight/(pivot*pivot), 1)
+	if out < 0 {
+		s.spare[^out] = false
+		s.rowWeight[^out] = gone
+	} else {
+		s.basic[out] = false
+		s.worth[out] = -ratio
+		s.weight[out] = gone
+	}
+	if q < 0 {
+		s.spare[^q] = true
+	} else {
+		s.basic[q] = true
+		s.worth[q] = 0
+	}
+	s.f.exchange(r, s.alpha, nonzero)
+	return true, nil
+}
+
+// answer reads the solution off a fresh basis.
+func (s *Simplex) answer() Solution {
+	p := s.prog
+	sol := Solution{X: make([]float64, len(p.Cost)), Y: make([]float64, len(p.B))}
+	for i, y := range s.y {
+		sol.Y[i] = max(y, 0)
+	}
+	// With the true right sides the basis may be infeasible by what moved them; then the moved ones, scaled down, serve.
+	x := make([]float64, len(p.B))
+	for i, b := range p.B {
+		x[i] = b / s.scale
+	}
+	s.f.solve(x)
+	shrink := 1.0
+	for _, v := range x {
+		if v < -1e-11 {
+			x, shrink = s.x, 1/(1+2*tie)
+			break
+		}
+	}
+	for i, v := range s.head {
+		if v >= 0 {
+			sol.X[v] = max(x[i], 0) * s.scale * shrink
+		}
+	}
+	return sol
+}

@@ -1,0 +1,228 @@
+package planner
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// testTree is a random tree: switches below each other, hosts below them. Rates are few different
+// ones, so that they tie often; some are 0, some links half-duplex.
+func testTree(rng *rand.Rand, switches, hosts int, zeros bool) *Network {
+	names := make([]string, 0, hosts+switches)
+	for h := range hosts {
+		names = append(names, fmt.Sprintf("h%d", h+1))
+	}
+	rate := func() float64 {
+		if zeros && rng.IntN(12) == 0 {
+			return 0
+		}
+		return float64(100 * (1 + rng.IntN(10)))
+	}
+	var links []Link
+	link := func(a, b int) {
+		l := Link{A: a, B: b, Rate: rate(), Back: rate(), Half: rng.IntN(8) == 0}
+		if l.Half {
+			l.Back = l.Rate
+		}
+		links = append(links, l)
+	}
+	for s := range switches {
+		names = append(names, fmt.Sprintf("s%d", s))
+		if s > 0 {
+			link(hosts+s, hosts+rng.IntN(s))
+		}
+	}
+	for h := range hosts {
+		link(h, hosts+rng.IntN(switches))
+	}
+	return NewNetwork(hosts, names, links, nil)
+}
+
+// forests calls f with every way to serve some of dests, each once, by pipelines from sources: all of
+// them if every is set.
+func forests(sources, dests []int32, every bool, f func(walks [][]int32)) {
+	var walks [][]int32
+	var put func(k int)
+	put = func(k int) {
+		if k == len(dests) {
+			f(walks)
+			return
+		}
+		if !every {
+			put(k + 1)
+		}
+		for w := range walks {
+			whole := walks[w]
+			for at := 1; at <= len(whole); at++ {
+				walks[w] = slices.Insert(slices.Clone(whole), at, dests[k])
+				put(k + 1)
+			}
+			walks[w] = whole
+		}
+		for _, s := range sources {
+			walks = append(walks, []int32{s, dests[k]})
+			put(k + 1)
+			walks = walks[:len(walks)-1]
+		}
+	}
+	put(0)
+}
+
+func (n *Network) draw(rng *rand.Rand, sources, dests int) (s, d []int32) {
+	for i, h := range rng.Perm(n.hosts)[:sources+dests] {
+		if i < sources {
+			s = append(s, int32(h))
+		} else {
+			d = append(d, int32(h))
+		}
+	}
+	return s, d
+}
+
+// channels is how often these walks cross each channel.
+func (n *Network) channels(walks [][]int32) []int {
+	count := make([]int, len(n.capacity))
+	for _, w := range walks {
+		for i := 1; i < len(w); i++ {
+			path, _ := n.way(nil, w[i-1], w[i])
+			for _, c := range path {
+				count[c]++
+			}
+		}
+	}
+	return count
+}
+
+// bottleneck is the narrowest share of a channel that these walks have if they share none; 0 if they do.
+func (n *Network) bottleneck(walks [][]int32) float64 {
+	least := math.Inf(1)
+	count := n.channels(walks)
+	for c, k := range count {
+		switch {
+		case k > 1:
+			return 0
+		case k == 1 && count[c^1] == 1:
+			least = min(least, n.shared(int32(c)))
+		case k == 1:
+			least = min(least, n.of(int32(c)))
+		}
+	}
+	return least
+}
+
+// served fails unless walks begin at sources and serve each of dests once.
+func served(t *testing.T, sources, dests []int32, walks [][]int32) {
+	t.Helper()
+	var got []int32
+	for _, w := range walks {
+		if len(w) < 2 || !slices.Contains(sources, w[0]) {
+			t.Fatalf("%v is no pipeline from one of %v", w, sources)
+		}
+		got = append(got, w[1:]...)
+	}
+	slices.Sort(got)
+	if want := slices.Sorted(slices.Values(dests)); !slices.Equal(got, want) {
+		t.Fatalf("%v serve %v, want %v", walks, got, want)
+	}
+}
+
+func TestWidestIsWidest(t *testing.T) {
+	none := 0
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		ns, nd := 1+rng.IntN(3), 1+rng.IntN(4)
+		n := testTree(rng, 1+rng.IntN(5), ns+nd+rng.IntN(2), seed%3 == 0)
+		s, d := n.draw(rng, ns, nd)
+		best := 0.0
+		forests(s, d, true, func(w [][]int32) { best = max(best, n.bottleneck(w)) })
+		walks, width, ok := n.widest(n.subtree(s, d))
+		if ok != (best > 0) || ok && width != best {
+			t.Fatalf("seed %d: width %v (%v), the widest is %v", seed, width, ok, best)
+		}
+		if !ok {
+			none++
+			continue
+		}
+		served(t, s, d, walks)
+		if got := n.bottleneck(walks); got != width {
+			t.Fatalf("seed %d: %v are as wide as %v, said was %v", seed, walks, got, width)
+		}
+	}
+	if none == 0 || none > 1500 {
+		t.Errorf("%d of 3000 cases have no pipelines that share nothing: too few or too many to tell", none)
+	}
+}
+
+func TestBestIsBest(t *testing.T) {
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		ns, nd := 1+rng.IntN(3), 1+rng.IntN(4)
+		n := testTree(rng, 1+rng.IntN(5), ns+nd+rng.IntN(2), false)
+		s, d := n.draw(rng, ns, nd)
+		price := make([]float64, len(n.rate))
+		for i := range price {
+			if rng.IntN(3) > 0 {
+				price[i] = rng.Float64() * float64(rng.IntN(4)) / 4
+			}
+		}
+		value := make(map[int32]float64)
+		for _, h := range d {
+			value[h] = 1
+			if seed%2 == 0 {
+				value[h] += rng.Float64()
+			}
+		}
+		worth := func(walks [][]int32) (sum float64) {
+			for _, w := range walks {
+				p, _ := n.pipe(0, w)
+				for _, h := range w[1:] {
+					sum += value[h]
+				}
+				for _, u := range p.use {
+					sum -= u.times * price[u.capacity]
+				}
+			}
+			return sum
+		}
+		best, spanning := 0.0, math.Inf(-1)
+		forests(s, d, false, func(w [][]int32) { best = max(best, worth(w)) })
+		forests(s, d, true, func(w [][]int32) { spanning = max(spanning, worth(w)) })
+		sub := n.subtree(s, d)
+		p := &pricer{net: n, price: price}
+		values := make([]float64, len(sub.place))
+		for i, h := range sub.place {
+			values[i] = value[h]
+		}
+		walks, profit := p.best(sub, values)
+		if math.Abs(profit-best) > 1e-9 || math.Abs(worth(walks)-best) > 1e-9 {
+			t.Fatalf("seed %d: said %v, %v are worth %v, the best is %v", seed, profit, walks, worth(walks), best)
+		}
+		for i := range values {
+			values[i] += 1000
+		}
+		walks, _ = p.best(sub, values)
+		served(t, s, d, walks)
+		if math.Abs(worth(walks)-spanning) > 1e-9 {
+			t.Fatalf("seed %d: %v serve all and are worth %v, the best is %v", seed, walks, worth(walks), spanning)
+		}
+		// Greedy over ways between hosts comes close.
+		_, greedy := n.legs(s, d).best(price, func() (v []float64) {
+			for _, h := range d {
+				v = append(v, value[h])
+			}
+			return v
+		}(), false)
+		if greedy > best+1e-9 {
+			t.Fatalf("seed %d: greedy says %v, the best is %v", seed, greedy, best)
+		}
+		sumBest, sumGreedy = sumBest+best, sumGreedy+greedy
+	}
+	if sumGreedy < 0.97*sumBest {
+		t.Errorf("greedy comes to %v of the best only", sumGreedy/sumBest)
+	}
+}
+
+var sumBest, sumGreedy float64

@@ -1,0 +1,39 @@
+// Package planner plans many transfers at once on a known network: who sends
+// what to whom, at which rate, such that as much as can be arrives everywhere together.
+// It is the planner of Takahashi, Taura and Chikayama, "A Data Transfer
+// Scheduler Selecting Sources by Using Topology Information", and goes on from there to the
+// optimum, with a proof.
+//
+//	transfer x: sources h1 h2, destinations h3 h4 h5
+//
+//	h1 ══300══> h3 ──300──> h4        a plan is flows: pipelines of hosts at a rate.
+//	h2 ══500══> h5 ──500──> h4        Each destination writes, and passes on what it gets;
+//	                                  one that is in several flows gets other bytes from each.
+//
+// Throughput is the sum over all destinations of the bytes that arrive in a second. What limits it is the capacities
+// of the links; a pipeline takes its rate from each link once for every time that it crosses it.
+//
+// # How
+//
+// One linear program gives all pipelines their rates (internal/lp). Which pipelines:
+//
+//   - the widest ones of each transfer by itself: the paper's growth (paper.go) or, on trees, the exact
+//     ones (exact.go). With fair rates (fill.go) that is a first plan, in milliseconds.
+//   - the paper then plans one transfer after the other anew on what the others leave (climb).
+//   - column generation (generate.go): at the prices that the program sets on links, the pipelines
+//     that are worth more than they cost are found and added, until there are none. On trees they are found exactly (price.go),
+//     so that the prices prove a bound on every plan there is. The optimum on 400 hosts takes a second.
+//
+// Where the paper's text is wrong or open, the code says so where it departs from it.
+//
+// # Fairness
+//
+// Throughput alone starves those behind thin links. Theta is the largest rate that all pairs of a transfer and
+// a destination can have at once; a share of it (Options.Floor) is kept for each pair, as rows of the program, whose optimum is again
+// proved. Weights count in the objective, priorities are planned one after the other.
+//
+// # Purity
+//
+// The package reads no clock and no file, and draws from the seed that it is given. Whoever has little time calls Step as often as
+// there is time for, and takes the Plan as it is then.
+package planner

@@ -1,0 +1,115 @@
+package planner
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/topo"
+)
+
+const threeHosts = `
+hosts: [{name: h1}, {name: h2}, {name: h3}]
+switches: [s0]
+links: [{a: h1, b: s0, rate: 100MB/s}, {a: h2, b: s0, rate: 50MB/s}, {a: h3, b: s0, rate: 25MB/s}]
+`
+
+func graph(t testing.TB, text string) *topo.Graph {
+	t.Helper()
+	n, err := topo.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topo.NewGraph(n)
+}
+
+func TestTransfersFile(t *testing.T) {
+	g := graph(t, threeHosts)
+	ts, err := ParseTransfers([]byte(`
+transfers:
+- {name: x, size: 10GiB, sources: [h1], destinations: [h2, h3], weight: 2.5, priority: -1}
+- {name: y, sources: [h3], destinations: []}
+`), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(ts), "[{x 1.073741824e+10 [0] [1 2] 2.5 -1} {y 0 [2] [] 1 0}]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, c := range []struct{ text, want string }{
+		{"", "line 1: the document is empty"},
+		{"{}", "transfers is missing"},
+		{"transfers: x", "want a list"},
+		{"transfers: [{name: x, sources: [h1]}]", "line 1: transfers[0]: destinations is missing"},
+		{"transfers:\n- {name: x, sources: [], destinations: [h1]}", "line 2: transfers[0].sources: there is no source"},
+		{"transfers:\n- {name: x, sources: [h9], destinations: [h1]}", `line 2: transfers[0].sources[0]: there is no host "h9" in the topology`},
+		{"transfers:\n- {name: x, sources: [s0], destinations: [h1]}", "s0 is a switch"},
+		{"transfers:\n- {name: x, sources: [h1], destinations: [h2]}\n- {name: x, sources: [h1], destinations: [h2]}", "line 3: transfers[1].name: there is a transfer x already"},
+		{"transfers: [{name: x, sources: [h1], destinations: [h2], weight: 0}]", "weight: want a number above 0"},
+		{"transfers: [{name: x, sources: [h1], destinations: [h2], weight: -1}]", "weight"},
+		{"transfers: [{name: x, sources: [h1], destinations: [h2], priority: 1.5}]", "priority"},
+		{"transfers: [{name: x, sources: [h1], destinations: [h2], size: -1}]", "size"},
+		{"transfers: [{name: x, sources: [h1], destinations: [h2], sise: 1}]", `unknown key`},
+	} {
+		_, err := ParseTransfers([]byte(c.text), g)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: got %v, want one line with %q", c.text, err, c.want)
+		}
+	}
+}
+
+// What is read can be planned.
+func FuzzTransfers(f *testing.F) {
+	f.Add([]byte("transfers: [{name: x, size: 1MiB, sources: [h1], destinations: [h2, h3, h3, h1], weight: 1, priority: 0}]"))
+	f.Add([]byte(`{"transfers": [{"name": "x", "sources": ["h1", "h2"], "destinations": ["h3"]}, {"name": "y", "sources": ["h3"], "destinations": ["h1"], "priority": 3}]}`))
+	f.Add([]byte("transfers: [{}]"))
+	g := graph(f, threeHosts)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		ts, err := ParseTransfers(text, g)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Fatalf("more than one line: %q", err)
+			}
+			return
+		}
+		if len(ts) > 20 {
+			return
+		}
+		p, plan := planned(t, On(g), Options{Floor: 0.5}, ts...)
+		for k, s := range p.Finish(plan) {
+			if math.IsNaN(s) || s < 0 {
+				t.Fatalf("transfer %d is through after %v", k, s)
+			}
+		}
+		p.Explain(plan)
+	})
+}
+
+func TestFinish(t *testing.T) {
+	g := graph(t, threeHosts)
+	p, plan := planned(t, On(g), Options{Floor: 0.5}, Transfer{Name: "x", Size: 1e9, Sources: []int{0}, Destinations: []int{1}}, Transfer{Name: "y", Size: 1e9, Sources: []int{0}, Destinations: []int{2}}, Transfer{Name: "z", Sources: []int{0}, Destinations: []int{2}})
+	got := p.Finish(plan)
+	// h2 has its link of 50 MB/s, h3's 25 are shared.
+	if !near(got[0], 20) || got[1] < 40 || got[1] > 161 || got[2] != 0 {
+		t.Errorf("through after %v", got)
+	}
+	// Who waits gets what is left over when others are through.
+	p, plan = planned(t, On(g), Options{Mode: Pipeline, MaxMin: true}, Transfer{Name: "x", Size: 1e9, Sources: []int{1}, Destinations: []int{0}}, Transfer{Name: "y", Size: 2e9, Sources: []int{1}, Destinations: []int{0}})
+	got = p.Finish(plan)
+	if !near(got[0], 40) || !near(got[1], 60) {
+		t.Errorf("through after %v, want 40 and 60 s", got)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	g := graph(t, threeHosts)
+	p, plan := planned(t, On(g), Options{}, Transfer{Name: "x", Sources: []int{0, 1}, Destinations: []int{2}})
+	r := p.Explain(plan)
+	if len(r) != 1 || len(r[0].From) == 0 || len(r[0].Full) != 1 || len(r[0].Cost) != 2 {
+		t.Fatalf("%+v", r)
+	}
+	if c := topo.Channel(r[0].Full[0].Channel); g.Name(g.From(c)) != "s0" || g.Name(g.To(c)) != "h3" || !near(r[0].Full[0].Worth, 1) {
+		t.Errorf("full: %+v, want s0 to h3", r[0].Full)
+	}
+}

@@ -1,0 +1,96 @@
+package planner
+
+import (
+	"math"
+	"slices"
+
+	"github.com/freshet/freshet/sim"
+)
+
+// Finish estimates when each transfer of a plan would be through, in seconds from the beginning, by a fluid simulation: each flow
+// moves the largest share of the data that one of its destinations wants of it, at the rate of the plan; what flows that are through
+// leave free goes to the others, max-min fair. By transfer; 0 for one without a size or with nothing to do,
+// infinite for one that has no plan for some destination. Steps: flows × uses, once for each flow that ends.
+func (p *Planner) Finish(plan *Plan) []float64 {
+	finish := make([]float64, len(p.demands))
+	for _, s := range plan.Starved {
+		if p.given[s.Transfer].Size > 0 {
+			finish[s.Transfer] = math.Inf(1)
+		}
+	}
+	s := sim.New[struct{}]()
+	link := make([]sim.Link, len(p.net.rate))
+	for c := range link {
+		link[c] = -1
+	}
+	var pipes []pipe
+	var flows []sim.Flow
+	of := map[sim.Flow]int{}
+	var planned []float64
+	for _, f := range plan.Flows {
+		size := p.given[f.Transfer].Size
+		if size <= 0 || math.IsInf(finish[f.Transfer], 1) {
+			continue
+		}
+		row := make([]int32, len(f.Hosts))
+		share := 0.0
+		for i, h := range f.Hosts {
+			row[i] = int32(h)
+			if i > 0 {
+				share = max(share, f.Rate/plan.rates[Pair{f.Transfer, h}])
+			}
+		}
+		q, ok := p.net.pipe(f.Transfer, row)
+		if !ok {
+			continue
+		}
+		var way []sim.Link
+		for _, u := range q.use {
+			if link[u.capacity] < 0 {
+				link[u.capacity] = s.AddLink(p.net.rate[u.capacity] * (1 + 1e-9))
+			}
+			for range int(u.times) {
+				way = append(way, link[u.capacity])
+			}
+		}
+		flow := s.AddFlow(f.Rate, way...)
+		s.Start(flow, size*share)
+		of[flow] = len(pipes)
+		pipes, flows, planned = append(pipes, q), append(flows, flow), append(planned, f.Rate)
+	}
+	moving := make([]bool, len(pipes))
+	for i := range moving {
+		moving[i] = true
+	}
+	for {
+		ev, ok := s.Next()
+		if !ok {
+			return finish
+		}
+		if ev.Flow == sim.None {
+			continue
+		}
+		i := of[ev.Flow]
+		moving[i] = false
+		s.Stop(ev.Flow)
+		finish[pipes[i].demand] = s.Now()
+		if len(pipes) > 3000 {
+			continue // sharing out anew each time would take minutes; the estimate is then on the safe side
+		}
+		left := slices.Clone(p.net.rate)
+		var rest []pipe
+		var at []int
+		for k := range pipes {
+			if !moving[k] {
+				continue
+			}
+			rest, at = append(rest, pipes[k]), append(at, k)
+			for _, u := range pipes[k].use {
+				left[u.capacity] = max(left[u.capacity]-u.times*planned[k], 0)
+			}
+		}
+		for k, more := range p.net.fill(rest, func(q *pipe) float64 { return p.demands[q.demand].weight }, left) {
+			s.Limit(flows[at[k]], planned[at[k]]+more)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package planner
+
+import (
+	"fmt"
+
+	"github.com/freshet/freshet/internal/lp"
+)
+
+// market is the linear program of some pipelines over the capacities that they use: each
+// pipeline's rate is a column, each capacity a row, and the price of a row says what a byte per second more of
+// that capacity would be worth.
+type market struct {
+	net    *Network
+	prog   *lp.Program
+	solver lp.Solver
+	unit   float64   // bytes per second that are 1 in the program
+	have   []float64 // by capacity: bytes per second that may be used
+	row    []int32   // by capacity; -1: nobody uses it yet
+	price  []float64 // by capacity, as of the last solution
+	sol    lp.Solution
+}
+
+func (n *Network) market(have []float64, solver lp.Solver) *market {
+	m := &market{net: n, prog: &lp.Program{}, solver: solver, have: have, row: make([]int32, len(n.rate)), price: make([]float64, len(n.rate))}
+	for i, r := range n.rate {
+		m.row[i] = -1
+		m.unit = max(m.unit, r)
+	}
+	if m.unit == 0 {
+		m.unit = 1
+	}
+	return m
+}
+
+// add adds a column that is worth so much, with these uses and more entries.
+func (m *market) add(worth float64, uses []use, more ...lp.Entry) int32 {
+	entries := make([]lp.Entry, 0, len(uses)+len(more))
+	for _, u := range uses {
+		if m.row[u.capacity] < 0 {
+			m.row[u.capacity] = m.prog.Row(max(m.have[u.capacity], 0) / m.unit)
+		}
+		entries = append(entries, lp.Entry{At: m.row[u.capacity], Value: u.times})
+	}
+	return m.prog.Column(worth, append(entries, more...)...)
+}
+
+// solve solves the program, and believes only what it has checked. bound is what the prices prove about these
+// columns.
+func (m *market) solve() (value, bound float64, err error) {
+	if m.sol, err = m.solver.Solve(m.prog); err != nil {
+		return 0, 0, fmt.Errorf("planner: %w", err)
+	}
+	if value, bound, err = m.prog.Check(m.sol); err != nil {
+		return 0, 0, fmt.Errorf("planner: %w", err)
+	}
+	for c, r := range m.row {
+		switch {
+		case m.net.rate[c] == 0:
+			m.price[c] = dear
+		case r >= 0:
+			m.price[c] = m.sol.Y[r]
+		default:
+			m.price[c] = 0
+		}
+	}
+	return value * m.unit, bound * m.unit, nil
+}
+
+// rate is what the last solution gives a column, in bytes per second; one that came later has nothing yet.
+func (m *market) rate(column int32) float64 {
+	if int(column) >= len(m.sol.X) {
+		return 0
+	}
+	return m.sol.X[column] * m.unit
+}
+
+// fit makes rates smaller by as little as it takes that no capacity carries more than it has: what rounding left over.
+func (n *Network) fit(pipes []pipe, rates []float64) {
+	load := n.load(pipes, rates)
+	most := 1.0
+	for c, l := range load {
+		if n.rate[c] > 0 {
+			most = max(most, l/n.rate[c])
+		}
+	}
+	if most > 1 {
+		for i := range rates {
+			rates[i] /= most
+		}
+	}
+}
+
+// load is by capacity what pipelines at these rates use.
+func (n *Network) load(pipes []pipe, rates []float64) []float64 {
+	load := make([]float64, len(n.rate))
+	for i := range pipes {
+		for _, u := range pipes[i].use {
+			load[u.capacity] += u.times * rates[i]
+		}
+	}
+	return load
+}

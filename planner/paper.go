@@ -1,0 +1,405 @@
+package planner
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/freshet/freshet/internal/lp"
+)
+
+// flat is the paper's random flat tree: each destination gets from a source by chance, directly.
+func (n *Network) flat(demands []demand, rng *rand.Rand) (pipes []pipe) {
+	for k := range demands {
+		for _, d := range demands[k].dests {
+			if p, ok := n.pipe(k, []int32{pick(rng, demands[k].sources, func(s int32) bool { return n.width(s, d) > 0 }), d}); ok {
+				pipes = append(pipes, p)
+			}
+		}
+	}
+	return pipes
+}
+
+// pick is one of hosts by chance, of those that are good if there are any.
+func pick(rng *rand.Rand, hosts []int32, good func(int32) bool) int32 {
+	i := rng.IntN(len(hosts))
+	for k := range hosts {
+		if h := hosts[(i+k)%len(hosts)]; good(h) {
+			return h
+		}
+	}
+	return hosts[i]
+}
+
+// random is the paper's random pipeline: each destination belongs to the source from which the way is widest,
+// by chance where several are; the destinations of a source are in one pipeline in an order by chance.
+func (n *Network) random(demands []demand, rng *rand.Rand) (pipes []pipe) {
+	for k := range demands {
+		rows := make([][]int32, len(demands[k].sources))
+		for _, d := range demands[k].dests {
+			widest, best, ties := 0.0, -1, 0
+			for i, s := range demands[k].sources {
+				switch w := n.width(s, d); {
+				case w == 0 || w < widest:
+				case w > widest:
+					widest, best, ties = w, i, 1
+				default:
+					if ties++; rng.IntN(ties) == 0 {
+						best = i
+					}
+				}
+			}
+			if best >= 0 {
+				rows[best] = append(rows[best], d)
+			}
+		}
+		for i, row := range rows {
+			rng.Shuffle(len(row), func(a, b int) { row[a], row[b] = row[b], row[a] })
+			if len(row) > 0 {
+				pipes = append(pipes, n.split(k, append([]int32{demands[k].sources[i]}, row...))...)
+			}
+		}
+	}
+	return pipes
+}
+
+// split is the pipeline over these hosts, in pieces that begin at the source anew where there is no way from one
+// destination to the next.
+func (n *Network) split(demand int, hosts []int32) (pipes []pipe) {
+	row := hosts[:1:1]
+	put := func() {
+		if p, ok := n.pipe(demand, row); ok && len(row) > 1 {
+			pipes = append(pipes, p)
+		}
+	}
+	for _, h := range hosts[1:] {
+		if n.width(row[len(row)-1], h) == 0 {
+			put()
+			row = hosts[:1:1]
+		}
+		row = append(row, h)
+	}
+	put()
+	return pipes
+}
+
+// growth is the paper's widest bottleneck (section 4): like Prim's tree it takes the
+// widest channel that leaves what is reached already, until every
+// destination is reached and pipelines over the channels taken so far can serve them.
+//
+// What differs from the print: sources are reached at the beginning; among channels of one rate those nearer to
+// a source come first, then those of the source that has fewer destinations so far, since
+// else one source takes all of an even network; a rate of 0 is left out, but what other
+// transfers fill up comes last. The growth is recorded as a whole, and the moment found by
+// binary search, since pipelines stay possible once they are: O(channels × log channels).
+type growth struct {
+	net    *Network
+	have   []float64 // by capacity
+	time   map[int32]int
+	entry  map[int32]int32 // by place: the channel by which it was reached; -1: a source
+	owner  map[int32]int32 // by place: the source
+	order  []int32         // places as they were reached
+	isDest map[int32]bool
+	kids   map[int32][]int32 // by place: those reached from there that have a destination at or below
+	good   map[int32]bool    // A: all below can be served, and the walk comes back
+	able   map[int32]bool    // B: all below can be served
+}
+
+type candidate struct {
+	rate    float64
+	hops    int
+	used    int
+	channel int32
+}
+
+type frontier []candidate
+
+func (f frontier) Len() int      { return len(f) }
+func (f frontier) Swap(a, b int) { f[a], f[b] = f[b], f[a] }
+func (f frontier) Less(a, b int) bool {
+	x, y := &f[a], &f[b]
+	switch {
+	case x.rate != y.rate:
+		return x.rate > y.rate
+	case x.hops != y.hops:
+		return x.hops < y.hops
+	case x.used != y.used:
+		return x.used < y.used
+	}
+	return x.channel < y.channel
+}
+func (f *frontier) Push(x any) { *f = append(*f, x.(candidate)) }
+func (f *frontier) Pop() any {
+	old := *f
+	x := old[len(old)-1]
+	*f = old[:len(old)-1]
+	return x
+}
+
+// grown are the pipelines of one transfer on what capacities have.
+func (n *Network) grown(d *demand, have []float64) (walks [][]int32) {
+	if len(d.dests) == 0 {
+		return nil
+	}
+	g := &growth{net: n, have: have, time: map[int32]int{}, entry: map[int32]int32{}, owner: map[int32]int32{}, isDest: map[int32]bool{}}
+	for _, h := range d.dests {
+		g.isDest[h] = true
+	}
+	inside := func(int32) bool { return true }
+	if d.sub != nil {
+		known := make(map[int32]bool, len(d.sub.place))
+		for _, p := range d.sub.place {
+			known[p] = true
+		}
+		inside = func(p int32) bool { return known[p] }
+	}
+	var f frontier
+	hops, used := map[int32]int{}, map[int32]int{}
+	reach := func(p, from, by int32) {
+		g.entry[p], g.owner[p] = by, from
+		g.order = append(g.order, p)
+		for _, c := range n.out[p] {
+			if q := n.to(c); n.of(c) > 0 && inside(q) && (q >= int32(n.hosts) || g.isDest[q]) {
+				heap.Push(&f, candidate{have[n.capacity[c]], hops[p], used[from], c})
+			}
+		}
+	}
+	for _, s := range d.sources {
+		hops[s] = 0
+		reach(s, s, -1)
+	}
+	now, served, need := 0, 0, 0
+	for len(f) > 0 {
+		c := heap.Pop(&f).(candidate).channel
+		now++
+		g.time[c] = now
+		from, to := n.from(c), n.to(c)
+		if _, ok := g.entry[to]; ok {
+			continue
+		}
+		hops[to] = hops[from] + 1
+		if g.isDest[to] {
+			used[g.owner[from]]++
+			if served++; served == len(d.dests) {
+				need = now
+			}
+		}
+		reach(to, g.owner[from], c)
+	}
+	g.prune()
+	lo, hi := need, now // of these moments the first at which pipelines are there
+	if served < len(d.dests) {
+		lo = now
+	}
+	for lo < hi {
+		if mid := (lo + hi) / 2; g.ready(mid, d.sources) {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	g.ready(lo, d.sources)
+	for _, s := range d.sources {
+		walks = append(walks, g.pipelines(s, lo)...)
+	}
+	return walks
+}
+
+// prune finds out what of the forest has a destination below it.
+func (g *growth) prune() {
+	g.kids = map[int32][]int32{}
+	useful := map[int32]bool{}
+	for k := len(g.order) - 1; k >= 0; k-- {
+		p := g.order[k]
+		if !useful[p] && !g.isDest[p] {
+			continue
+		}
+		if c := g.entry[p]; c >= 0 {
+			from := g.net.from(c)
+			useful[from] = true
+			g.kids[from] = append(g.kids[from], p)
+		}
+	}
+	for _, list := range g.kids {
+		slices.Reverse(list)
+	}
+}
+
+// back says whether the way back over the channel by which p was reached is there at a moment.
+func (g *growth) back(p int32, now int) bool {
+	t, ok := g.time[g.entry[p]^1]
+	return ok && t <= now
+}
+
+// ready says whether one pipeline of each source can serve all that it has reached.
+func (g *growth) ready(now int, sources []int32) bool {
+	g.good, g.able = map[int32]bool{}, map[int32]bool{}
+	for k := len(g.order) - 1; k >= 0; k-- {
+		p := g.order[k]
+		bad, last := 0, int32(-1)
+		for _, c := range g.kids[p] {
+			if !g.good[c] || !g.back(c, now) {
+				bad++
+				last = c
+			}
+		}
+		g.good[p] = bad == 0
+		g.able[p] = bad == 0 || bad == 1 && g.able[last]
+	}
+	for _, s := range sources {
+		if !g.able[s] {
+			return false
+		}
+	}
+	return true
+}
+
+// pipelines serve what source s has reached: one, or more of them where not even the whole network allows one.
+func (g *growth) pipelines(s int32, now int) (walks [][]int32) {
+	begin := []int32{s}
+	for len(begin) > 0 {
+		walk := []int32{s}
+		var visit func(p int32, back bool)
+		visit = func(p int32, back bool) {
+			if g.isDest[p] {
+				walk = append(walk, p)
+			}
+			last, narrowest := int32(-1), math.Inf(1)
+			var bad []int32
+			for _, c := range g.kids[p] {
+				if !g.good[c] || !g.back(c, now) {
+					bad = append(bad, c)
+				}
+			}
+			if !back && len(bad) > 0 {
+				k := max(0, slices.IndexFunc(bad, func(c int32) bool { return g.able[c] }))
+				last = bad[k]
+				bad = slices.Delete(bad, k, k+1)
+			} else if !back { // all are good: the narrowest way back is not taken
+				for _, c := range g.kids[p] {
+					if w := g.have[g.net.capacity[g.entry[c]^1]]; w < narrowest {
+						last, narrowest = c, w
+					}
+				}
+			}
+			for _, c := range g.kids[p] {
+				if c != last && !slices.Contains(bad, c) {
+					visit(c, true)
+				}
+			}
+			begin = append(begin, bad...)
+			if last >= 0 {
+				visit(last, false)
+			}
+		}
+		p := begin[0]
+		begin = begin[1:]
+		visit(p, false)
+		if len(walk) > 1 {
+			walks = append(walks, walk)
+		}
+	}
+	return walks
+}
+
+// grow returns the paper's initial plan (5.1): each transfer by itself on the whole network.
+func (n *Network) grow(demands []demand) (pipes []pipe) {
+	for k := range demands {
+		for _, w := range n.grown(&demands[k], n.rate) {
+			pipes = append(pipes, n.split(k, w)...)
+		}
+	}
+	return pipes
+}
+
+// climb is the paper's re-planning (5.3), by whatever plans one transfer on what the others leave (again): a plan that makes the whole better
+// is kept, until no transfer's does. Two things save time and change nothing: a plan in which no pipeline is worth more than the present prices of what
+// it uses cannot help, and the linear program goes on from where it was.
+func (n *Network) climb(demands []demand, pipes []pipe, solver *lp.Simplex, again func(k int, have []float64) []pipe) ([]pipe, error) {
+	var m *market
+	var columns []int32
+	var total float64
+	var kept lp.Basis
+	worth := func(p *pipe) float64 { return demands[p.demand].weight * float64(p.served()) }
+	begin := func() (err error) {
+		m = n.market(n.rate, solver)
+		columns = make([]int32, len(pipes))
+		for i := range pipes {
+			columns[i] = m.add(worth(&pipes[i]), pipes[i].use)
+		}
+		total, _, err = m.solve()
+		kept = solver.Keep()
+		return err
+	}
+	if err := begin(); err != nil {
+		return nil, err
+	}
+	for idle, k := 0, 0; idle < len(demands); k = (k + 1) % len(demands) {
+		idle++
+		if len(m.prog.Cost) > 4*len(pipes)+1000 { // columns that nobody wants any more slow it down
+			if err := begin(); err != nil {
+				return nil, err
+			}
+		}
+		have := slices.Clone(n.rate)
+		for i := range pipes {
+			if pipes[i].demand == k {
+				continue
+			}
+			for _, u := range pipes[i].use {
+				have[u.capacity] -= u.times * m.rate(columns[i])
+			}
+		}
+		for c := range have {
+			if have[c] < 1e-6*n.rate[c] {
+				have[c] = 0
+			}
+		}
+		fresh := again(k, have)
+		gains := false
+		for i := range fresh {
+			gain := worth(&fresh[i])
+			for _, u := range fresh[i].use {
+				gain -= u.times * m.price[u.capacity]
+			}
+			gains = gains || gain > 1e-7
+		}
+		if !gains {
+			continue
+		}
+		var nextPipes []pipe
+		var next []int32
+		var old []int
+		for i := range pipes {
+			if pipes[i].demand == k {
+				old = append(old, i)
+				m.prog.Cost[columns[i]] = -1
+			} else {
+				nextPipes, next = append(nextPipes, pipes[i]), append(next, columns[i])
+			}
+		}
+		for i := range fresh {
+			nextPipes, next = append(nextPipes, fresh[i]), append(next, m.add(worth(&fresh[i]), fresh[i].use))
+		}
+		sol, price := m.sol, slices.Clone(m.price)
+		value, _, err := m.solve()
+		if err != nil {
+			return nil, err
+		}
+		if value > total*(1+1e-6) {
+			pipes, columns, total, idle = nextPipes, next, value, 0
+			kept = solver.Keep()
+			continue
+		}
+		for i := range fresh {
+			m.prog.Cost[next[len(next)-len(fresh)+i]] = -1
+		}
+		for _, i := range old {
+			m.prog.Cost[columns[i]] = worth(&pipes[i])
+		}
+		m.sol, m.price = sol, price
+		solver.Back(kept)
+	}
+	return pipes, nil
+}

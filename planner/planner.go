@@ -1,0 +1,609 @@
+package planner
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/freshet/freshet/internal/lp"
+)
+
+// The modes, from the plainest to the best.
+const (
+	Flat     = "flat"     // each destination from a source by chance, directly
+	Random   = "random"   // from the source with the widest way, in pipelines in an order by chance
+	Pipeline = "pipeline" // the paper's initial plan: the widest pipelines, each transfer by itself
+	Paper    = "paper"    // that, and re-planned until nothing improves
+	Exact    = "exact"    // the widest pipelines there are, each transfer by itself; trees only
+	Single   = "single"   // one pipeline for each destination, rounded from the optimum
+	Optimal  = "optimal"  // destinations take disjoint ranges from several pipelines
+)
+
+// Modes are all modes.
+var Modes = []string{Flat, Random, Pipeline, Paper, Exact, Single, Optimal}
+
+// Options are how a Planner plans. The zero value plans for throughput alone.
+type Options struct {
+	Mode   string  // empty: Optimal
+	Floor  float64 // share, 0 to 1, of the largest rate that all pairs can have at once, that each is to have
+	MaxMin bool    // fairness alone: rates rise together until links are full
+	Seed   uint64  // of what Flat and Random draw
+}
+
+// Planner plans transfers on a network, and plans again when some come, some go, or
+// a rate changes, from the pipelines that it has. It is not for concurrent use.
+//
+//	p.Add(…)
+//	plan := p.First()                 // at once, without a linear program
+//	for more := true; more; {         // each step better, and with a better bound
+//		more, err = p.Step()
+//	}
+//	plan, err := p.Plan()
+type Planner struct {
+	net     *Network
+	o       Options
+	demands []demand // by transfer; one that is gone has no destinations
+	live    []bool
+	lost    []Unreachable
+	given   []Transfer
+
+	first []pipe // the widest pipelines of each transfer
+	pool  []pipe // what the last plan used
+	theta *common
+	share float64     // bytes per second that each pair is to have
+	free  *generation // throughput without floors
+	main  *generation // with them; the same as free if there are none
+	plan  *generation // what is planned by, if that is not throughput of equal weights
+	rest  []pipe      // pipelines that give the floor, where it is taken off beforehand
+	rates []float64
+	stage int
+	drawn map[string][]pipe // by mode
+}
+
+// manyPairs is from where on floors are taken off the capacities beforehand, instead of being
+// rows of the program each.
+const manyPairs = 6000
+
+// New returns a planner for a network, without transfers.
+func New(net *Network, o Options) (*Planner, error) {
+	if o.Mode == "" {
+		o.Mode = Optimal
+	}
+	switch {
+	case !slices.Contains(Modes, o.Mode):
+		return nil, fmt.Errorf("mode %q: want %v", o.Mode, Modes)
+	case !(o.Floor >= 0 && o.Floor <= 1):
+		return nil, fmt.Errorf("floor %g: want a share from 0 to 1", o.Floor)
+	case o.Mode == Exact && !net.tree:
+		return nil, fmt.Errorf("mode exact: the network is not a tree whose hosts have one link each; take optimal")
+	}
+	return &Planner{net: net, o: o}, nil
+}
+
+// Add adds a transfer and returns its number, under which plans have it.
+func (p *Planner) Add(t Transfer) (int, error) {
+	k := len(p.demands)
+	d, lost, err := p.net.normal(k, t)
+	if err != nil {
+		return 0, err
+	}
+	p.demands, p.given, p.live = append(p.demands, d), append(p.given, t), append(p.live, true)
+	p.lost = append(p.lost, lost...)
+	p.first = append(p.first, p.widest(k)...)
+	p.again()
+	return k, nil
+}
+
+// Remove takes a transfer out.
+func (p *Planner) Remove(transfer int) {
+	gone := func(q pipe) bool { return q.demand == transfer }
+	p.demands[transfer] = demand{index: transfer, weight: 1}
+	if p.net.tree {
+		p.demands[transfer].sub = p.net.subtree(nil, nil)
+	}
+	p.live[transfer] = false
+	p.lost = slices.DeleteFunc(p.lost, func(u Unreachable) bool { return u.Transfer == transfer })
+	p.first = slices.DeleteFunc(p.first, gone)
+	p.pool = slices.DeleteFunc(p.pool, gone)
+	p.again()
+}
+
+// SetRate changes what a channel carries, in bytes per second; of a half-duplex link both directions change.
+func (p *Planner) SetRate(channel int, rate float64) error {
+	if !(rate >= 0) || math.IsInf(rate, 1) {
+		return fmt.Errorf("rate %g: want a number of bytes per second, not negative", rate)
+	}
+	c := p.net.capacity[channel]
+	opens := (p.net.rate[c] == 0) != (rate == 0)
+	p.net.rate[c] = rate
+	p.first = p.first[:0]
+	if opens {
+		p.lost = nil
+		p.pool = slices.DeleteFunc(p.pool, func(q pipe) bool {
+			return slices.ContainsFunc(q.use, func(u use) bool { return p.net.rate[u.capacity] == 0 })
+		})
+	}
+	for k := range p.demands {
+		if opens && p.live[k] {
+			d, lost, err := p.net.normal(k, p.given[k])
+			if err != nil {
+				return err
+			}
+			p.demands[k], p.lost = d, append(p.lost, lost...)
+		}
+		p.first = append(p.first, p.widest(k)...)
+	}
+	p.again()
+	return nil
+}
+
+// again makes planning begin anew, from the pipelines in use.
+func (p *Planner) again() {
+	p.theta, p.free, p.main, p.plan, p.rest, p.rates, p.stage, p.drawn, p.share = nil, nil, nil, nil, nil, nil, 0, nil, 0
+}
+
+// widest are one transfer's widest pipelines: on trees the widest there are, where they share nothing; else the paper's.
+func (p *Planner) widest(k int) (pipes []pipe) {
+	d := &p.demands[k]
+	if len(d.dests) == 0 {
+		return nil
+	}
+	if d.sub != nil {
+		if walks, _, ok := p.net.widest(d.sub); ok {
+			for _, w := range walks {
+				if q, ok := p.net.pipe(k, w); ok {
+					pipes = append(pipes, q)
+				}
+			}
+			return pipes
+		}
+	}
+	for _, w := range p.net.grown(d, p.net.rate) {
+		pipes = append(pipes, p.net.split(k, w)...)
+	}
+	return pipes
+}
+
+// First is a plan at once, without a linear program: the widest pipelines of each transfer, at
+// rates that are fair. Its bound is what the destinations' links let in.
+func (p *Planner) First() *Plan {
+	rates := p.fair(p.first)
+	plan := p.result(p.first, rates)
+	g := &generation{net: p.net, demands: p.demands, worth: p.even()}
+	plan.bound(g.access(), "downlinks")
+	return plan
+}
+
+// fair gives pipelines their max-min rates, by weight, higher priorities first.
+func (p *Planner) fair(pipes []pipe) []float64 {
+	rates := make([]float64, len(pipes))
+	left := slices.Clone(p.net.rate)
+	for _, class := range p.classes() {
+		var of []pipe
+		var at []int
+		for i := range pipes {
+			if p.demands[pipes[i].demand].priority == class {
+				of, at = append(of, pipes[i]), append(at, i)
+			}
+		}
+		for i, r := range p.net.fill(of, func(q *pipe) float64 { return p.demands[q.demand].weight }, left) {
+			rates[at[i]] = r
+		}
+	}
+	return rates
+}
+
+// classes are the priorities that there are, highest first.
+func (p *Planner) classes() (cs []int) {
+	for k := range p.demands {
+		if c := p.demands[k].priority; p.live[k] && !slices.Contains(cs, c) {
+			cs = append(cs, c)
+		}
+	}
+	slices.Sort(cs)
+	slices.Reverse(cs)
+	return cs
+}
+
+func (p *Planner) pairs() (n int) {
+	for k := range p.demands {
+		n += len(p.demands[k].dests)
+	}
+	return n
+}
+
+// even is a worth of 1 for everybody.
+func (p *Planner) even() []float64 {
+	w := make([]float64, len(p.demands))
+	for k := range w {
+		w[k] = 1
+	}
+	return w
+}
+
+// uneven says whether something else than throughput is wanted: weights or priorities.
+func (p *Planner) uneven() bool {
+	for k := range p.demands {
+		if p.live[k] && (p.demands[k].weight != 1 || len(p.classes()) > 1) {
+			return true
+		}
+	}
+	return false
+}
+
+// Stages of planning.
+const (
+	finding  = iota // theta, what all can have at once
+	throughs        // the optimum without floors
+	floored         // and with them
+	weighing        // by weights and priorities
+	done
+)
+
+// Step makes the plan better, by one round of column generation, or its bound. It says whether there is more to do.
+func (p *Planner) Step() (more bool, err error) {
+	many := p.pairs() > manyPairs
+	switch p.stage {
+	case finding:
+		if p.o.Floor == 0 && !p.o.MaxMin || p.pairs() == 0 {
+			p.stage = throughs
+			return true, nil
+		}
+		if p.theta == nil {
+			p.theta = p.net.common(p.demands, p.first)
+		}
+		more, err := p.theta.round()
+		if err != nil {
+			return false, err
+		}
+		if many && p.theta.theta > 0.8*p.theta.bound {
+			more = false
+		}
+		if more {
+			return true, nil
+		}
+		p.share = min(p.o.Floor*min(p.theta.bound, p.theta.theta*(1+1e-4)), p.theta.theta)
+		p.stage = throughs
+	case throughs:
+		if p.free == nil {
+			have := p.net.rate
+			if many && p.share > 0 {
+				have = slices.Clone(have)
+				p.rest, p.rates = p.theta.plan(p.share)
+				for c, l := range p.net.load(p.rest, p.rates) {
+					have[c] = max(have[c]-l, 0)
+				}
+			}
+			p.free = p.net.generate(p.demands, p.even(), have, append(slices.Clone(p.pool), p.first...))
+		}
+		more, err := p.round(p.free)
+		if err != nil || more {
+			return more, err
+		}
+		p.stage = floored
+	case floored:
+		if p.main == nil {
+			if p.share == 0 || many {
+				p.main = p.free
+				p.stage = weighing
+				return true, nil
+			}
+			p.main = p.free.copied(p.share, p.even())
+			if err := p.floors(p.main); err != nil {
+				return false, err
+			}
+		}
+		more, err := p.round(p.main)
+		if err != nil || more {
+			return more, err
+		}
+		if n := p.main.secure(); n > 0 {
+			return true, p.main.solve()
+		}
+		p.stage = weighing
+	case weighing:
+		if !p.uneven() || len(p.classes()) > 1 || p.share > 0 && many {
+			p.stage = done
+			return false, nil
+		}
+		if p.plan == nil {
+			worth := p.even()
+			for k := range worth {
+				worth[k] = p.demands[k].weight
+			}
+			p.plan = p.main.copied(p.share, worth)
+			if err := p.floors(p.plan); err != nil {
+				return false, err
+			}
+		}
+		more, err := p.round(p.plan)
+		if err != nil || more {
+			return more, err
+		}
+		if p.share > 0 && p.plan.secure() > 0 {
+			return true, p.plan.solve()
+		}
+		p.stage = done
+	}
+	return p.stage != done, nil
+}
+
+// floors takes the pipelines that give everybody theta into a generation, and the rows that it then needs.
+func (p *Planner) floors(g *generation) error {
+	if p.share > 0 {
+		pipes, _ := p.theta.plan(p.share)
+		for _, q := range pipes {
+			g.take(q)
+		}
+	}
+	if err := g.solve(); err != nil {
+		return err
+	}
+	if p.share > 0 && g.secure() > 0 {
+		return g.solve()
+	}
+	return nil
+}
+
+// round is one round of a generation. It is at its end when nothing is to be gained any more.
+func (p *Planner) round(g *generation) (more bool, err error) {
+	if err := g.solve(); err != nil {
+		return false, err
+	}
+	added := g.price()
+	return added > 0 && g.value < g.bound*(1-1e-6), nil
+}
+
+// copied is a generation with the pipelines of g, but other aims.
+func (g *generation) copied(floor float64, worth []float64) *generation {
+	var begin []pipe
+	for i, r := range g.rates() {
+		if r > 0 {
+			begin = append(begin, g.pipes[i])
+		}
+	}
+	c := g.net.generate(g.demands, worth, g.market.have, begin)
+	c.floor = floor
+	return c
+}
+
+// Pairs is how many pairs of a transfer and a destination there are to plan.
+func (p *Planner) Pairs() int { return p.pairs() }
+
+// Bound is the best bound on throughput that is proved so far, and the throughput of the columns so far.
+func (p *Planner) Bound() (value, bound float64) {
+	switch {
+	case p.main != nil:
+		return p.main.value, p.main.bound
+	case p.free != nil:
+		return p.free.value, p.free.free
+	}
+	return 0, math.Inf(1)
+}
+
+// Plan is the plan as good as the steps so far have made it. It takes a linear program of the pipelines that there are;
+// those that it uses are what planning begins from after a change.
+func (p *Planner) Plan() (*Plan, error) { return p.In(p.o.Mode) }
+
+// In is Plan in another mode.
+func (p *Planner) In(mode string) (*Plan, error) {
+	if mode == Exact && !p.net.tree {
+		return nil, fmt.Errorf("mode exact: the network is not a tree whose hosts have one link each; take optimal")
+	}
+	var pipes []pipe
+	var rates []float64
+	var err error
+	if mode == Optimal {
+		pipes, rates, err = p.optimum()
+	} else if pipes, err = p.lay(mode); err == nil {
+		rates, err = p.allot(pipes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.net.fit(pipes, rates)
+	plan := p.result(pipes, rates)
+	plan.Mode = mode
+	p.prove(plan)
+	if mode == Optimal {
+		p.pool = p.pool[:0]
+		for i, r := range rates {
+			if r > 0 {
+				p.pool = append(p.pool, pipes[i])
+			}
+		}
+	}
+	return plan, nil
+}
+
+// prove sets a plan's bound: that of the problem with floors if it holds them, else that without.
+func (p *Planner) prove(plan *Plan) {
+	plan.Floor = p.share
+	if p.theta != nil {
+		plan.Theta = p.theta.theta
+	}
+	g := &generation{net: p.net, demands: p.demands, worth: p.even()}
+	bound, by := g.access(), "downlinks"
+	if p.free != nil && p.free.free < bound {
+		bound, by = p.free.free, "pipelines"
+		if !p.net.tree {
+			by = "cheapest ways"
+		}
+	}
+	plan.FreeBound = bound
+	if p.main != nil && p.main != p.free && plan.MinRate >= p.share*(1-1e-9) && p.main.bound < bound {
+		bound, by = p.main.bound, p.main.by+" with floors"
+	}
+	plan.bound(bound, by)
+	plan.prices = p.prices()
+}
+
+// prices are what a byte per second more of each capacity would be worth.
+func (p *Planner) prices() []float64 {
+	for _, g := range []*generation{p.plan, p.main, p.free} {
+		if g != nil {
+			return g.market.price
+		}
+	}
+	return make([]float64, len(p.net.rate))
+}
+
+// optimum are the pipelines of the best program so far, with its rates.
+func (p *Planner) optimum() ([]pipe, []float64, error) {
+	g := p.plan
+	if g == nil {
+		g = p.main
+	}
+	switch {
+	case p.o.MaxMin && p.theta != nil:
+		pipes, rates := p.theta.plan(p.theta.theta)
+		left := slices.Clone(p.net.rate)
+		for c, l := range p.net.load(pipes, rates) {
+			left[c] = max(left[c]-l, 0)
+		}
+		pipes = append(pipes, p.first...)
+		more := p.net.fill(p.first, func(q *pipe) float64 { return p.demands[q.demand].weight }, left)
+		return pipes, append(rates, more...), nil
+	case g != nil && len(p.classes()) <= 1 && p.rest == nil && g.lacks() <= 1e-5*p.share*float64(1+p.pairs()):
+		return g.pipes, g.rates(), nil
+	case p.rest != nil && g == p.free && len(p.classes()) <= 1:
+		return append(slices.Clone(g.pipes), p.rest...), append(g.rates(), p.rates...), nil
+	}
+	// In the middle of it, or one class after the other: the pipelines that there are, floors taken off.
+	pipes := slices.Clone(p.first)
+	if p.free != nil {
+		pipes = slices.Clone(p.free.pipes)
+	}
+	var rest []pipe
+	var floor []float64
+	if p.share > 0 {
+		rest, floor = p.theta.plan(p.share)
+	}
+	have := slices.Clone(p.net.rate)
+	for c, l := range p.net.load(rest, floor) {
+		have[c] = max(have[c]-l, 0)
+	}
+	if len(p.classes()) <= 1 || p.stage != done {
+		rates, err := p.shares(pipes, have)
+		return append(pipes, rest...), append(rates, floor...), err
+	}
+	pipes = pipes[:0:0]
+	var rates []float64
+	for _, class := range p.classes() {
+		worth := make([]float64, len(p.demands))
+		for k := range worth {
+			if p.demands[k].priority == class {
+				worth[k] = p.demands[k].weight
+			}
+		}
+		g := p.net.generate(p.demands, worth, slices.Clone(have), append(slices.Clone(p.pool), p.first...))
+		for more := true; more; {
+			var err error
+			if more, err = p.round(g); err != nil {
+				return nil, nil, err
+			}
+		}
+		got := g.rates()
+		for c, l := range p.net.load(g.pipes, got) {
+			have[c] = max(have[c]-l, 0)
+		}
+		pipes, rates = append(pipes, g.pipes...), append(rates, got...)
+	}
+	return append(pipes, rest...), append(rates, floor...), nil
+}
+
+// allot gives fixed pipelines their rates: to each the floor, or as much of it as all can have; what is left by
+// the program, one class after the other.
+func (p *Planner) allot(pipes []pipe) ([]float64, error) {
+	if p.o.MaxMin {
+		return p.fair(pipes), nil
+	}
+	have := slices.Clone(p.net.rate)
+	floor := p.share
+	ones := make([]float64, len(pipes))
+	for i := range ones {
+		ones[i] = 1
+	}
+	for c, l := range p.net.load(pipes, ones) {
+		if l > 0 {
+			floor = min(floor, p.net.rate[c]/l)
+		}
+	}
+	if floor > 0 {
+		for c, l := range p.net.load(pipes, ones) {
+			have[c] = max(have[c]-floor*l, 0)
+		}
+	}
+	rates, err := p.shares(pipes, have)
+	for i := range rates {
+		rates[i] += floor
+	}
+	return rates, err
+}
+
+// shares gives pipelines what the program gives them of what capacities have, one class after the other.
+func (p *Planner) shares(pipes []pipe, have []float64) ([]float64, error) {
+	rates := make([]float64, len(pipes))
+	for _, class := range p.classes() {
+		m := p.net.market(have, &lp.Simplex{Seed: 3})
+		var columns []int32
+		var at []int
+		for i := range pipes {
+			if d := &p.demands[pipes[i].demand]; d.priority == class {
+				columns = append(columns, m.add(d.weight*float64(pipes[i].served()), pipes[i].use))
+				at = append(at, i)
+			}
+		}
+		if len(columns) == 0 {
+			continue
+		}
+		if _, _, err := m.solve(); err != nil {
+			return nil, err
+		}
+		for i, c := range columns {
+			r := m.rate(c)
+			rates[at[i]] = r
+			for _, u := range pipes[at[i]].use {
+				have[u.capacity] = max(have[u.capacity]-r*u.times, 0)
+			}
+		}
+	}
+	return rates, nil
+}
+
+// lay are the pipelines of a mode that gives each destination one.
+func (p *Planner) lay(mode string) ([]pipe, error) {
+	if pipes, ok := p.drawn[mode]; ok {
+		return pipes, nil
+	}
+	rng := rand.New(rand.NewPCG(p.o.Seed, 0x706c616e))
+	var pipes []pipe
+	var err error
+	switch mode {
+	case Flat:
+		pipes = p.net.flat(p.demands, rng)
+	case Random:
+		pipes = p.net.random(p.demands, rng)
+	case Pipeline:
+		pipes = p.net.grow(p.demands)
+	case Paper:
+		pipes, err = p.net.climb(p.demands, p.net.grow(p.demands), &lp.Simplex{Seed: 4}, func(k int, have []float64) (fresh []pipe) {
+			for _, w := range p.net.grown(&p.demands[k], have) {
+				fresh = append(fresh, p.net.split(k, w)...)
+			}
+			return fresh
+		})
+	case Exact:
+		pipes = p.first
+	case Single:
+		pipes, err = p.single()
+	default:
+		return nil, fmt.Errorf("mode %q: want %v", mode, Modes)
+	}
+	if p.drawn == nil {
+		p.drawn = map[string][]pipe{}
+	}
+	p.drawn[mode] = pipes
+	return pipes, err
+}

@@ -1,0 +1,410 @@
+package planner
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/freshet/freshet/internal/lp"
+)
+
+// star is hosts on one switch: up and down rates by host.
+func star(rates ...[2]float64) *Network {
+	var names []string
+	var links []Link
+	for i, r := range rates {
+		names = append(names, fmt.Sprintf("h%d", i+1))
+		links = append(links, Link{A: i, B: len(rates), Rate: r[0], Back: r[1]})
+	}
+	return NewNetwork(len(rates), append(names, "s0"), links, nil)
+}
+
+func planned(t *testing.T, n *Network, o Options, ts ...Transfer) (*Planner, *Plan) {
+	t.Helper()
+	p, err := New(n, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range ts {
+		if _, err := p.Add(tr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p, finished(t, p)
+}
+
+func finished(t *testing.T, p *Planner) *Plan {
+	t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = p.Step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan, err := p.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound(t, p, plan)
+	return plan
+}
+
+// sound fails unless a plan can be carried out and is what it says of itself.
+func sound(t *testing.T, p *Planner, plan *Plan) {
+	t.Helper()
+	load := make([]float64, len(p.net.rate))
+	sum := 0.0
+	rates := map[Pair]float64{}
+	for _, f := range plan.Flows {
+		d := p.demands[f.Transfer]
+		if !slices.Contains(d.sources, int32(f.Hosts[0])) || len(f.Hosts) < 2 || !(f.Rate > 0) {
+			t.Fatalf("%v is no flow of transfer %d", f, f.Transfer)
+		}
+		for i, h := range f.Hosts {
+			if i == 0 {
+				continue
+			}
+			if !slices.Contains(d.dests, int32(h)) || slices.Contains(f.Hosts[:i], h) {
+				t.Fatalf("%v: host %d", f, h)
+			}
+			path, ok := p.net.way(nil, int32(f.Hosts[i-1]), int32(h))
+			if !ok {
+				t.Fatalf("%v: no way to %d", f, h)
+			}
+			for _, c := range path {
+				load[p.net.capacity[c]] += f.Rate
+			}
+			rates[Pair{f.Transfer, h}] += f.Rate
+			sum += f.Rate
+		}
+	}
+	for c, l := range load {
+		if l > p.net.rate[c]*(1+1e-9) {
+			t.Fatalf("capacity %d carries %v of %v", c, l, p.net.rate[c])
+		}
+	}
+	if math.Abs(sum-plan.Throughput) > 1e-6*(1+sum) {
+		t.Fatalf("throughput %v, flows have %v", plan.Throughput, sum)
+	}
+	if !(plan.Throughput <= plan.Bound*(1+1e-6)) {
+		t.Fatalf("throughput %v above the bound %v (%s)", plan.Throughput, plan.Bound, plan.BoundBy)
+	}
+	least := math.Inf(1)
+	for k, d := range p.demands {
+		for _, h := range d.dests {
+			least = min(least, rates[Pair{k, int(h)}])
+		}
+	}
+	if !math.IsInf(least, 1) && math.Abs(least-plan.MinRate) > 1e-6*(1+least) {
+		t.Fatalf("smallest rate %v, flows have %v", plan.MinRate, least)
+	}
+	if plan.Mode == Optimal && plan.Floor > 0 && plan.MinRate < plan.Floor*(1-1e-6) {
+		t.Fatalf("smallest rate %v below the floor %v", plan.MinRate, plan.Floor)
+	}
+}
+
+func near(got, want float64) bool { return math.Abs(got-want) <= 1e-4*(1+math.Abs(want)) }
+
+// One switch; the paper's growth serves all three in one pipeline of 300, though 1600 would come in with disjoint ranges.
+func TestExampleA(t *testing.T) {
+	n := star([2]float64{800, 0}, [2]float64{300, 500}, [2]float64{600, 400}, [2]float64{200, 700})
+	x := Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2, 3}}
+	p, plan := planned(t, n, Options{Mode: Pipeline}, x)
+	if got := fmt.Sprint(plan.Flows); !near(plan.Throughput, 900) || len(plan.Flows) != 1 || plan.Flows[0].Hosts[3] != 3 {
+		t.Errorf("the paper's plan: %s, throughput %v; want one pipeline ending at h4, 900", got, plan.Throughput)
+	}
+	if !near(plan.Bound, 1600) || !near(plan.Gap, 1-900./1600) {
+		t.Errorf("bound %v, gap %v; want 1600 and %v", plan.Bound, plan.Gap, 1-900./1600)
+	}
+	best, err := p.In(Optimal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound(t, p, best)
+	if !near(best.Throughput, 1600) {
+		t.Errorf("the optimum is %v, want 1600", best.Throughput)
+	}
+}
+
+// Two sources: the paper's growth gives the switch to the first one.
+func TestExampleB(t *testing.T) {
+	n := star([2]float64{1000, 0}, [2]float64{900, 0}, [2]float64{100, 1000}, [2]float64{100, 1000})
+	x := Transfer{Name: "x", Sources: []int{0, 1}, Destinations: []int{2, 3}}
+	for mode, want := range map[string]float64{Pipeline: 200, Exact: 1900, Optimal: 2000} {
+		if _, plan := planned(t, n, Options{Mode: mode}, x); !near(plan.Throughput, want) {
+			t.Errorf("%s: %v, want %v", mode, plan.Throughput, want)
+		}
+	}
+	d, _, _ := n.normal(0, x)
+	if _, width, _ := n.widest(d.sub); width != 900 {
+		t.Errorf("widest bottleneck %v, want 900", width)
+	}
+}
+
+// X (3 destinations, one behind 600) and Y (1) share a link of 900.
+func TestExampleC(t *testing.T) {
+	var links []Link
+	link := func(a, b int, rate float64) { links = append(links, Link{A: a, B: b, Rate: rate, Back: rate}) }
+	link(0, 6, 2000) // x's source
+	link(1, 6, 2000) // y's source
+	link(2, 7, 2000)
+	link(3, 7, 2000)
+	link(4, 7, 600)
+	link(5, 7, 2000) // y's destination
+	link(6, 7, 900)
+	n := NewNetwork(6, []string{"x", "y", "x1", "x2", "x3", "y1", "s0", "s1"}, links, nil)
+	x := Transfer{Name: "X", Sources: []int{0}, Destinations: []int{2, 3, 4}}
+	y := Transfer{Name: "Y", Sources: []int{1}, Destinations: []int{5}}
+	if _, plan := planned(t, n, Options{Mode: Pipeline}, x, y); !near(plan.Throughput, 2100) || !near(plan.Rate(Pair{0, 4}), 600) || !near(plan.Rate(Pair{1, 5}), 300) {
+		t.Errorf("throughput %v, x %v, y %v; want 2100, 600, 300", plan.Throughput, plan.Rate(Pair{0, 4}), plan.Rate(Pair{1, 5}))
+	}
+	if _, plan := planned(t, n, Options{Mode: Pipeline, MaxMin: true}, x, y); !near(plan.Throughput, 1800) || !near(plan.MinRate, 450) {
+		t.Errorf("max-min: throughput %v, smallest rate %v; want 1800, 450", plan.Throughput, plan.MinRate)
+	}
+	// All can have 450 at once. A floor of all of it leaves Y that.
+	if _, plan := planned(t, n, Options{Floor: 1}, x, y); !near(plan.Theta, 450) || !near(plan.MinRate, 450) || !near(plan.Throughput, 1800) {
+		t.Errorf("floor 1: theta %v, smallest %v, throughput %v; want 450, 450, 1800", plan.Theta, plan.MinRate, plan.Throughput)
+	}
+	// Weight and priority turn it round.
+	y.Weight = 5
+	if _, plan := planned(t, n, Options{}, x, y); !near(plan.Rate(Pair{1, 5}), 900) {
+		t.Errorf("y of weight 5 has %v, want 900", plan.Rate(Pair{1, 5}))
+	}
+	y.Weight, y.Priority = 0, 1
+	if _, plan := planned(t, n, Options{}, x, y); !near(plan.Rate(Pair{1, 5}), 900) {
+		t.Errorf("y of priority 1 has %v, want 900", plan.Rate(Pair{1, 5}))
+	}
+}
+
+// Everything that the paper's text leaves open or has wrong.
+func TestCorrections(t *testing.T) {
+	even := [2]float64{1000, 1000}
+	t.Run("ties: no source takes all of an even switch", func(t *testing.T) {
+		var rates [][2]float64
+		for range 10 {
+			rates = append(rates, even)
+		}
+		n := star(rates...)
+		d, _, err := n.normal(0, Transfer{Sources: []int{0, 1, 2, 3}, Destinations: []int{4, 5, 6, 7, 8, 9}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		walks := n.grown(&d, n.rate)
+		served(t, d.sources, d.dests, walks)
+		from := map[int32]bool{}
+		for _, w := range walks {
+			from[w[0]] = true
+		}
+		// The growth's weakness stays: one switch, one owner. With the exact plan several serve.
+		exact, width, _ := n.widest(d.sub)
+		if width != 1000 || len(exact) < 2 {
+			t.Errorf("exact: %v of width %v", exact, width)
+		}
+	})
+	t.Run("multiplicity: a link that is crossed twice counts twice", func(t *testing.T) {
+		var links []Link
+		links = append(links, Link{A: 0, B: 3, Rate: 1000, Back: 1000}, Link{A: 1, B: 4, Rate: 1000, Back: 1000}, Link{A: 2, B: 3, Rate: 1000, Back: 1000}, Link{A: 3, B: 4, Rate: 1000, Back: 1000})
+		n := NewNetwork(3, []string{"a", "b", "c", "s", "t"}, links, nil)
+		p, ok := n.pipe(0, []int32{0, 1, 2})
+		if !ok || len(p.use) != 6 {
+			t.Fatalf("%v", p)
+		}
+		half := NewNetwork(2, []string{"a", "b", "s"}, []Link{{0, 2, 1000, 1000, true}, {1, 2, 1000, 1000, true}}, nil)
+		if p, _ := half.pipe(0, []int32{0, 1, 0}); len(p.use) != 2 || p.use[0].times != 2 {
+			t.Errorf("there and back over half-duplex links: %v", p.use)
+		}
+	})
+	t.Run("a link of 0 is nobody's", func(t *testing.T) {
+		n := star(even, even, [2]float64{1000, 0}, even)
+		x := Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2, 3}}
+		for _, mode := range Modes {
+			_, plan := planned(t, n, Options{Mode: mode}, x)
+			if len(plan.Unreachable) != 1 || plan.Unreachable[0].Destination != 2 || !strings.Contains(plan.Unreachable[0].Reason, "rate 0: s0 → h3") {
+				t.Errorf("%s: unreachable %v", mode, plan.Unreachable)
+			}
+			if want := 2000.0; mode != Flat && !near(plan.Throughput, want) {
+				t.Errorf("%s: throughput %v, want %v", mode, plan.Throughput, want)
+			}
+		}
+	})
+	t.Run("uplinks of 0: several pipelines of one source", func(t *testing.T) {
+		n := star(even, [2]float64{0, 300}, [2]float64{0, 300}, [2]float64{0, 300})
+		x := Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2, 3}}
+		for _, mode := range Modes {
+			if _, plan := planned(t, n, Options{Mode: mode, Floor: 0.5}, x); !near(plan.Throughput, 900) {
+				t.Errorf("%s: throughput %v, want 900", mode, plan.Throughput)
+			}
+		}
+	})
+	t.Run("destinations that are sources, and hosts twice", func(t *testing.T) {
+		n := star(even, even, even)
+		_, plan := planned(t, n, Options{}, Transfer{Name: "x", Sources: []int{0, 0, 1}, Destinations: []int{1, 2, 2}})
+		if !near(plan.Throughput, 1000) || plan.MinRate < 999 {
+			t.Errorf("throughput %v", plan.Throughput)
+		}
+		_, plan = planned(t, n, Options{Floor: 0.5}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{0}})
+		if plan.Throughput != 0 || plan.Bound != 0 || plan.Gap != 0 {
+			t.Errorf("nothing to do: %+v", plan)
+		}
+	})
+	t.Run("parts", func(t *testing.T) {
+		n := NewNetwork(4, []string{"a", "b", "c", "d"}, []Link{{0, 1, 500, 500, false}, {2, 3, 400, 400, false}}, nil)
+		for _, mode := range Modes {
+			_, plan := planned(t, n, Options{Mode: mode, Floor: 0.5}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 3}}, Transfer{Name: "y", Sources: []int{2}, Destinations: []int{3}})
+			if !near(plan.Throughput, 900) || len(plan.Unreachable) != 1 || !strings.Contains(plan.Unreachable[0].Reason, "no route") {
+				t.Errorf("%s: %v, unreachable %v", mode, plan.Throughput, plan.Unreachable)
+			}
+		}
+	})
+}
+
+func TestBadTransfers(t *testing.T) {
+	n := star([2]float64{1, 1}, [2]float64{1, 1})
+	for _, c := range []struct {
+		t    Transfer
+		want string
+	}{
+		{Transfer{Name: "x", Destinations: []int{1}}, "transfer x: it has no source"},
+		{Transfer{Name: "x", Sources: []int{2}}, "transfer x: place 2 is not a host"},
+		{Transfer{Name: "x", Sources: []int{0}, Weight: -1}, "transfer x: its weight -1"},
+		{Transfer{Name: "x", Sources: []int{0}, Weight: math.NaN()}, "transfer x: its weight NaN"},
+	} {
+		p, _ := New(n, Options{})
+		if _, err := p.Add(c.t); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+	for _, o := range []Options{{Mode: "best"}, {Floor: 2}, {Floor: math.NaN()}} {
+		if _, err := New(n, o); err == nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+}
+
+// all pipelines of a transfer: what column generation must come to without making them all.
+func all(n *Network, k int, sources, dests []int32) (pipes []pipe) {
+	var grow func(row []int32)
+	grow = func(row []int32) {
+		if len(row) > 1 {
+			if p, ok := n.pipe(k, slices.Clone(row)); ok {
+				pipes = append(pipes, p)
+			}
+		}
+		for _, d := range dests {
+			if !slices.Contains(row, d) {
+				grow(append(row, d))
+			}
+		}
+	}
+	for _, s := range sources {
+		grow([]int32{s})
+	}
+	return pipes
+}
+
+// brute is the optimum over all pipelines, with a floor, and theta.
+func brute(t *testing.T, p *Planner, share float64) (best, theta float64) {
+	t.Helper()
+	solve := func(floor float64, common bool) float64 {
+		m := p.net.market(p.net.rate, &lp.Simplex{})
+		pairs := map[member][]lp.Entry{}
+		var order []member
+		for k := range p.demands {
+			d := &p.demands[k]
+			for _, h := range d.dests {
+				order = append(order, member{k, h})
+			}
+			for _, q := range all(p.net, k, d.sources, d.dests) {
+				worth := float64(q.served())
+				if common {
+					worth = 0
+				}
+				j := m.add(worth, q.use)
+				for _, h := range q.hosts[1:] {
+					pairs[member{k, h}] = append(pairs[member{k, h}], lp.Entry{At: j, Value: 1})
+				}
+			}
+		}
+		if common {
+			// theta - what a pair has ≤ 0
+			th := m.prog.Column(1)
+			for _, o := range order {
+				es := []lp.Entry{{At: th, Value: 1}}
+				for _, e := range pairs[o] {
+					es = append(es, lp.Entry{At: e.At, Value: -1})
+				}
+				m.prog.Row(0, es...)
+			}
+		} else if floor > 0 {
+			for _, o := range order {
+				m.prog.Floor(floor/m.unit, 1e5, pairs[o]...)
+			}
+		}
+		v, _, err := m.solve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	if share > 0 && p.pairs() > 0 {
+		theta = solve(0, true)
+	}
+	return solve(share*theta, false), theta
+}
+
+func TestOptimumAgainstAllPipelines(t *testing.T) {
+	for seed := range uint64(1500) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		n := testTree(rng, 1+rng.IntN(4), 4+rng.IntN(4), seed%4 == 0)
+		share := []float64{0, 0.5, 0.9}[seed%3]
+		p, err := New(n, Options{Floor: share})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range 1 + rng.IntN(3) {
+			s, d := n.draw(rng, 1+rng.IntN(2), 1+rng.IntN(min(4, n.hosts-2)))
+			if k == 0 && seed%5 == 0 {
+				d = append(d, d[0], s[0])
+			}
+			if _, err := p.Add(Transfer{Name: fmt.Sprint(k), Sources: ints(s), Destinations: ints(d)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		plan := finished(t, p)
+		want, theta := brute(t, p, share)
+		if share > 0 && p.pairs() > 0 && math.Abs(plan.Theta-theta) > 2e-5*(1+theta) {
+			t.Fatalf("seed %d: theta %v, want %v", seed, plan.Theta, theta)
+		}
+		if math.Abs(plan.Throughput-want) > 1e-4*(1+want) || math.Abs(plan.Bound-want) > 1e-4*(1+want) {
+			t.Fatalf("seed %d, floor %v: throughput %v, bound %v (%s); the optimum over all pipelines is %v", seed, share, plan.Throughput, plan.Bound, plan.BoundBy, want)
+		}
+		for _, mode := range Modes[:6] {
+			other, err := p.In(mode)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sound(t, p, other)
+			if share == 0 && other.Throughput > want*(1+1e-5) {
+				t.Fatalf("seed %d: %s has %v, more than the optimum %v", seed, mode, other.Throughput, want)
+			}
+			in := map[Pair]int{}
+			for _, f := range other.Flows {
+				for _, h := range f.Hosts[1:] {
+					if in[Pair{f.Transfer, h}]++; in[Pair{f.Transfer, h}] > 1 {
+						t.Fatalf("seed %d: %s has host %d in two flows of transfer %d", seed, mode, h, f.Transfer)
+					}
+				}
+			}
+		}
+	}
+}
+
+func ints(s []int32) (out []int) {
+	for _, v := range s {
+		out = append(out, int(v))
+	}
+	return out
+}

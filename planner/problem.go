@@ -1,0 +1,188 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Transfer is data that some hosts have and others need.
+type Transfer struct {
+	Name         string
+	Size         float64 // bytes; 0: not said
+	Sources      []int   // hosts that have all of it; any one is enough
+	Destinations []int   // hosts that need it
+	Weight       float64 // of a byte per second that arrives, beside other transfers; 0: 1
+	Priority     int     // higher ones are planned first, lower ones on what they leave
+}
+
+// demand is a transfer as it is planned: no host twice, no destination that is a source, and only
+// destinations that can be reached.
+type demand struct {
+	index    int // of the transfer
+	sources  []int32
+	dests    []int32
+	weight   float64
+	priority int
+	sub      *subtree // in a tree
+	legs     *legs    // elsewhere
+}
+
+// Unreachable is a destination that no source's data can come to.
+type Unreachable struct {
+	Transfer    int
+	Destination int
+	Reason      string
+}
+
+// Pair is a destination of a transfer.
+type Pair struct {
+	Transfer    int
+	Destination int // host
+}
+
+// normal checks a transfer and takes out of it what is there twice or cannot be.
+func (n *Network) normal(index int, t Transfer) (demand, []Unreachable, error) {
+	d := demand{index: index, weight: t.Weight, priority: t.Priority}
+	bad := func(format string, args ...any) (demand, []Unreachable, error) {
+		return d, nil, fmt.Errorf("transfer %s: %s", t.Name, fmt.Sprintf(format, args...))
+	}
+	if d.weight == 0 {
+		d.weight = 1
+	}
+	if !(d.weight > 0) || d.weight > 1e9 {
+		return bad("its weight %g is not a positive number", t.Weight)
+	}
+	if len(t.Sources) == 0 {
+		return bad("it has no source")
+	}
+	is := make(map[int32]bool, len(t.Sources)+len(t.Destinations))
+	for _, list := range []struct {
+		hosts []int
+		into  *[]int32
+	}{{t.Sources, &d.sources}, {t.Destinations, &d.dests}} {
+		for _, h := range list.hosts {
+			if h < 0 || h >= n.hosts {
+				return bad("place %d is not a host", h)
+			}
+			if !is[int32(h)] {
+				is[int32(h)] = true
+				*list.into = append(*list.into, int32(h))
+			}
+		}
+	}
+	var lost []Unreachable
+	reached := make(map[int32]bool)
+	direct := func(from []int32, to int32) bool {
+		return slices.ContainsFunc(from, func(s int32) bool { return n.width(s, to) > 0 })
+	}
+	var far []int32
+	for _, h := range d.dests {
+		if direct(d.sources, h) {
+			reached[h] = true
+		} else {
+			far = append(far, h)
+		}
+	}
+	// Where routes are free to be odd, a destination may have to pass on to another.
+	for found := !n.tree; found; {
+		found = false
+		for i, h := range far {
+			for g := range reached {
+				if n.width(g, h) > 0 {
+					reached[h], found = true, true
+					far = slices.Delete(far, i, i+1)
+					break
+				}
+			}
+			if found {
+				break
+			}
+		}
+	}
+	for _, h := range far {
+		lost = append(lost, Unreachable{index, int(h), n.whyNot(d.sources, h)})
+	}
+	d.dests = slices.DeleteFunc(d.dests, func(h int32) bool { return !reached[h] })
+	if n.tree {
+		d.sub = n.subtree(d.sources, d.dests)
+	} else if len(d.dests) > 0 {
+		d.legs = n.legs(d.sources, d.dests)
+	}
+	return d, lost, nil
+}
+
+// whyNot says why nothing comes from any of the sources to h.
+func (n *Network) whyNot(sources []int32, h int32) string {
+	var zero []string
+	apart := 0
+	for _, s := range sources {
+		path, ok := n.way(nil, s, h)
+		if !ok {
+			apart++
+			continue
+		}
+		for _, c := range path {
+			if n.of(c) == 0 {
+				link := fmt.Sprintf("%s → %s", n.names[n.from(c)], n.names[n.to(c)])
+				if !slices.Contains(zero, link) {
+					zero = append(zero, link)
+				}
+				break
+			}
+		}
+	}
+	if len(zero) > 3 {
+		zero = append(zero[:3], fmt.Sprintf("%d more", len(zero)-3))
+	}
+	switch {
+	case len(zero) == 0:
+		return "no route from any of its sources"
+	case apart == 0:
+		return "every route from its sources crosses a link of rate 0: " + strings.Join(zero, ", ")
+	}
+	return "no route from some of its sources, and the others' cross a link of rate 0: " + strings.Join(zero, ", ")
+}
+
+// pipe is a pipeline: a source, and the destinations that it serves in a row. Each passes on what it gets, all receive at one rate.
+type pipe struct {
+	demand int // index into the demands
+	hosts  []int32
+	use    []use
+}
+
+// use is how often a pipeline takes from a capacity.
+type use struct {
+	capacity int32
+	times    float64
+}
+
+func (p *pipe) served() int { return len(p.hosts) - 1 }
+
+// pipe returns the pipeline over these hosts with what it uses. ok is false if some part of it has no way, or
+// crosses a rate of 0.
+func (n *Network) pipe(demand int, hosts []int32) (_ pipe, ok bool) {
+	p := pipe{demand: demand, hosts: hosts}
+	var path []int32
+	for i := 1; i < len(hosts); i++ {
+		if path, ok = n.way(path, hosts[i-1], hosts[i]); !ok {
+			return p, false
+		}
+	}
+	caps := make([]int32, len(path))
+	for i, c := range path {
+		caps[i] = n.capacity[c]
+		if n.rate[caps[i]] == 0 {
+			return p, false
+		}
+	}
+	slices.Sort(caps)
+	for _, c := range caps {
+		if k := len(p.use); k > 0 && p.use[k-1].capacity == c {
+			p.use[k-1].times++
+		} else {
+			p.use = append(p.use, use{c, 1})
+		}
+	}
+	return p, true
+}

@@ -1,0 +1,125 @@
+package planner
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/freshet/freshet/topo"
+)
+
+// problem is a network and transfers on it, from a seed.
+func problem(t testing.TB, s topo.Shape, transfers, sources, dests int) (*Network, []Transfer) {
+	t.Helper()
+	net, err := s.Network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := On(topo.NewGraph(net))
+	rng := rand.New(rand.NewPCG(s.Seed, 6))
+	var ts []Transfer
+	for k := range transfers {
+		var hosts []int
+		known := map[int]bool{}
+		for len(hosts) < sources+dests {
+			if h := rng.IntN(n.hosts); !known[h] {
+				known[h] = true
+				hosts = append(hosts, h)
+			}
+		}
+		ts = append(ts, Transfer{Name: fmt.Sprint("t", k), Sources: hosts[:sources], Destinations: hosts[sources:]})
+	}
+	return n, ts
+}
+
+// On trees and on graphs, whatever comes and goes, plans can be carried out; on trees they are as good as those that begin anew.
+func TestChanges(t *testing.T) {
+	for _, kind := range []string{"intrigger", "skewed", "fattree"} {
+		t.Run(kind, func(t *testing.T) {
+			n, ts := problem(t, topo.Shape{Kind: kind, Hosts: 60, Seed: 3}, 6, 3, 8)
+			p, plan := planned(t, n, Options{Floor: 0.5}, ts[:5]...)
+			if len(plan.Starved) > 0 || !(plan.MinRate > 0) {
+				t.Errorf("starved: %v, smallest rate %v", plan.Starved, plan.MinRate)
+			}
+			if n.tree && plan.Gap > 1e-5 || plan.Gap > 0.5 {
+				t.Errorf("gap %v", plan.Gap)
+			}
+			anew := func(what string, now []Transfer) {
+				t.Helper()
+				changed := finished(t, p)
+				_, fresh := planned(t, n, Options{Floor: 0.5}, now...)
+				if n.tree && !near(changed.Throughput, fresh.Throughput) {
+					t.Errorf("%s: %v, planned anew %v", what, changed.Throughput, fresh.Throughput)
+				}
+				if changed.Throughput < 0.9*fresh.Throughput {
+					t.Errorf("%s: %v, planned anew %v", what, changed.Throughput, fresh.Throughput)
+				}
+			}
+			if _, err := p.Add(ts[5]); err != nil {
+				t.Fatal(err)
+			}
+			anew("one more", ts)
+			p.Remove(1)
+			left := append([]Transfer{ts[0]}, ts[2:]...)
+			anew("one less", left)
+			busy := plan.Links[0].Channel
+			if err := p.SetRate(busy, plan.Links[0].Rate/3); err != nil {
+				t.Fatal(err)
+			}
+			anew("a narrower link", left)
+			if err := p.SetRate(busy, 0); err != nil {
+				t.Fatal(err)
+			}
+			anew("a link of 0", left)
+			if p.SetRate(busy, -1) == nil {
+				t.Error("a rate below 0 is taken")
+			}
+		})
+	}
+}
+
+func TestSameSeedSamePlan(t *testing.T) {
+	for _, mode := range Modes {
+		var first string
+		for i := range 2 {
+			n, ts := problem(t, topo.Shape{Kind: "skewed", Hosts: 40, Seed: 9}, 4, 2, 6)
+			_, plan := planned(t, n, Options{Mode: mode, Floor: 0.5, Seed: 4}, ts...)
+			if got := fmt.Sprint(plan.Flows, plan.Bound, plan.Links); i == 0 {
+				first = got
+			} else if got != first {
+				t.Errorf("%s: two plans from one seed differ:\n%s\n%s", mode, first, got)
+			}
+		}
+	}
+}
+
+// A first plan is there without a step, and stopping at any of them leaves a plan that can be carried out.
+func TestAnyTime(t *testing.T) {
+	n, ts := problem(t, topo.Shape{Kind: "intrigger", Hosts: 60, Seed: 5}, 5, 3, 8)
+	ts[2].Priority = 1
+	for _, tr := range [][]Transfer{ts[:2], ts} {
+		p, err := New(n, Options{Floor: 0.5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range tr {
+			if _, err := p.Add(one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sound(t, p, p.First())
+		for more := true; more; {
+			plan, err := p.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sound(t, p, plan)
+			if !(plan.Throughput > 0) {
+				t.Error("a plan of nothing")
+			}
+			if more, err = p.Step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
