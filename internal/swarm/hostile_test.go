@@ -228,6 +228,43 @@ func TestHoarder(t *testing.T) {
 	})
 }
 
+// One that asks for the same block again and again neither drains the others nor keeps
+// them for as long as it likes.
+func TestLeech(t *testing.T) {
+	swarmOf(t, 3, 4*unit.MiB, steal.Steal, func(b *bench) {
+		ctx, cancel := context.WithCancel(b.t.Context())
+		wait := b.stranger(ctx, func(c *peer.Conn) {
+			for {
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+					return
+				}
+				if c.WriteFrame(kindRequest, appendRequest(nil, exchange.Request{Hi: 1})) != nil {
+					return
+				}
+			}
+		}, nil)
+		b.after(2*time.Hour, func() { // in simulated time
+			for _, end := range b.cancel {
+				end(errors.New("it has been kept for hours"))
+			}
+		})
+		b.run()
+		cancel()
+		wait()
+		b.complete(BySource, 0, 1)
+		for i := range 2 {
+			if sent := b.results[i].SentBytes; sent > 8*b.object.Size {
+				t.Errorf("%s sent %v of an object of %v", nodeName(i), sent, b.object.Size)
+			}
+			if !strings.Contains(b.faultsOf(i), "n2: was sent the object") {
+				t.Errorf("%s does not say what n2 did: %q", nodeName(i), b.faultsOf(i))
+			}
+		}
+	})
+}
+
 // What a peer does not read is not kept for ever.
 func TestDeafPeerIsDropped(t *testing.T) {
 	swarmOf(t, 2, 0, steal.Steal, func(b *bench) {

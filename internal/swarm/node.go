@@ -93,13 +93,14 @@ type node struct {
 type neighbour struct {
 	link     *link // nil unless up
 	dead     bool
-	deadline time.Time // while waiting
-	why      error     // of the last failure to connect
-	done     bool      // it has the object in its place
-	plain    bool      // its connection is not encrypted, or was not
-	silent   bool      // it has been silent once until its connection was given up
-	moved    time.Time // when it last announced or was sent anything
-	gained   time.Time // when it last announced a piece or took works
+	deadline time.Time  // while waiting
+	why      error      // of the last failure to connect
+	done     bool       // it has the object in its place
+	plain    bool       // its connection is not encrypted, or was not
+	silent   bool       // it has been silent once until its connection was given up
+	moved    time.Time  // when it last announced or was sent anything
+	gained   time.Time  // when it last announced a piece or took works
+	sent     unit.Bytes // to it
 }
 
 // What workers tell the loop, besides what links do.
@@ -247,6 +248,8 @@ func (n *node) drain() {
 		select {
 		case ev := <-n.events:
 			switch ev := ev.(type) {
+			case evSent:
+				n.countSent(ev)
 			case evDown:
 				if n.neighbours[ev.link.rank].link == ev.link {
 					n.neighbours[ev.link.rank].link = nil
@@ -298,10 +301,10 @@ func (n *node) handle(ctx context.Context, ev any) {
 	case evBlock:
 		n.block(ev)
 	case evSent:
-		n.sent += unit.Bytes(ev.n)
-		n.Counters.Peer(n.Members[ev.link.rank].Name).Sent.Add(int64(ev.n))
+		n.countSent(ev)
 		n.ex.Sent(ev.link.rank, unit.Bytes(ev.n), n.now)
 		n.neighbours[ev.link.rank].moved = n.now
+		n.tire(ev.link.rank, unit.Bytes(ev.n))
 	case evFetched:
 		n.fetched(ev)
 	case evFetchEnd:
@@ -319,6 +322,21 @@ func (n *node) handle(ctx context.Context, ev any) {
 		}
 	case evBroken:
 		n.fail(ev.err)
+	}
+}
+
+func (n *node) countSent(ev evSent) {
+	n.sent += unit.Bytes(ev.n)
+	n.Counters.Peer(n.Members[ev.link.rank].Name).Sent.Add(int64(ev.n))
+}
+
+// tire counts what a peer was sent, and closes with one that has had far more than it can
+// need: twice the object, if all of it was read once more. Of a small one some blocks may be asked for more often.
+func (n *node) tire(rank int, sent unit.Bytes) {
+	const times = 4
+	nb := &n.neighbours[rank]
+	if nb.sent += sent; nb.sent > times*max(n.Layout.Size, unit.MiB) && nb.link != nil {
+		n.expel(rank, fmt.Errorf("was sent the object %d times over and asks for more", times))
 	}
 }
 
