@@ -4,11 +4,11 @@ SHELL       := bash
 PLATFORMS   := linux/amd64 linux/arm64 darwin/arm64
 TOOL        := go tool -modfile=tools/go.mod
 STATIC      := CGO_ENABLED=0
-ARGS        ?=# of demo, paper, rivals, big: make demo ARGS='--nodes 4 --size 64MiB'
+ARGS        ?=# of demo, paper, plans, rivals, big: make demo ARGS='--nodes 4 --size 64MiB'
 TESTFLAGS   ?=# of go test: make test TESTFLAGS='-count=1 -v'
 FUZZTIME    ?= 10s
 SCANTIME    ?= 1m
-.PHONY: help demo build test unit lint cross fuzz scan faults bench paper rivals big setup clean
+.PHONY: help demo build test unit lint cross fuzz scan faults bench paper plans rivals big setup clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -51,6 +51,9 @@ paper: setup ## the paper's experiment in a laboratory of networks, as root; hou
 rivals: setup ## Freshet beside other ways, in a laboratory of networks, as root; hours: make rivals ARGS='--cells medium'
 	scripts/rivals
 	go run ./bench/rivals $(ARGS)
+
+plans: ## the planner's paper's 36 conditions on five kinds of networks; an hour: make plans ARGS='--problems 2 --most 50'
+	go run ./bench/planner $(ARGS)
 
 faults: setup ## what happens when something breaks, in a laboratory of networks, as root; some minutes: docs/faults.md
 	go test -count=1 -timeout 20m -v ./internal/lab/cluster

@@ -76,6 +76,7 @@ const order = `
 	unit < bench < bench/big;
 	bench, internal/lab/cluster, internal/swarm, objstore/limit < bench/broadcast;
 	bench, internal/lab/cluster, freshet < bench/rivals;
+	bench, planner < bench/planner;
 `
 
 // fences says which of our packages may import from another module, by the

@@ -1,0 +1,287 @@
+// Command planner repeats the experiment of Takahashi, Taura and Chikayama, "A Data Transfer Scheduler Selecting
+// Sources by Using Topology Information", section 6: many transfers at once on 400 hosts, planned in all
+// ways that package planner has, on networks of several kinds.
+//
+//	go run ./bench/planner [run|report] [--problems 10] [--networks intrigger,star,deep,skewed,fattree] [--most 100]
+//
+// There are 36 conditions: transfers from {5, 10, 50, 100}, sources and destinations of each from {5, 10, 50};
+// problems of each condition, which are networks and transfers from a seed; the planners that draw by chance are averaged over
+// 10 draws. Without a word it makes the runs that are missing in bench/planner/results.jsonl and then README.md and pictures beside
+// it; "report" makes the latter alone. It exits with 1 if a claim is missed.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/planner"
+	"github.com/freshet/freshet/topo"
+)
+
+// networks are the kinds of topo.Shape, of 400 hosts, whose links have 100 Mbit to 1 Gbit.
+var networks = []string{"intrigger", "star", "deep", "skewed", "fattree"}
+
+// The conditions.
+var (
+	transferCounts = []int{5, 10, 50, 100}
+	hostCounts     = []int{5, 10, 50}
+)
+
+const (
+	hosts = 400
+	draws = 10  // of a planner that draws
+	floor = 0.5 // the default of freshet plan
+)
+
+// modes are the planners that are compared with flat, in the order of the tables.
+var modes = []string{planner.Random, planner.Pipeline, planner.Paper, planner.Exact, planner.Single, planner.Optimal}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := command(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "planner:", err)
+		os.Exit(1)
+	}
+}
+
+func command(ctx context.Context, args []string) error {
+	typed := strings.Join(append([]string{"go run ./bench/planner"}, args...), " ")
+	run := true
+	if len(args) > 0 && (args[0] == "run" || args[0] == "report") {
+		run, args = args[0] == "run", args[1:]
+	}
+	f := flag.NewFlagSet("planner", flag.ContinueOnError)
+	problems := f.Int("problems", 10, "problems of each condition")
+	list := f.String("networks", strings.Join(networks, ","), "kinds of networks")
+	most := f.Int("most", transferCounts[len(transferCounts)-1], "the most transfers of a condition: fewer are sooner done")
+	out := f.String("out", "bench/planner", "directory of the results and the report")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	kinds := strings.Split(*list, ",")
+	if f.NArg() > 0 || *problems < 1 || *most < transferCounts[0] || slices.ContainsFunc(kinds, func(k string) bool { return !slices.Contains(topo.Kinds, k) }) {
+		return fmt.Errorf("%q, --problems %d, --most %d, --networks %s: want run or report, and then flags; at least 1 problem of %d transfers, on networks of %v",
+			f.Args(), *problems, *most, *list, transferCounts[0], topo.Kinds)
+	}
+	if run {
+		s := bench.Suite{Name: "planner", Cells: cells(kinds, *problems, *most), Case: plan}
+		if err := s.Run(ctx, bench.Options{File: results(*out), Command: typed, Log: os.Stdout}); err != nil {
+			return err
+		}
+	}
+	return write(*out)
+}
+
+func results(out string) string { return filepath.Join(out, "results.jsonl") }
+
+// cells are all problems: of each seed all conditions on all networks.
+func cells(kinds []string, problems, most int) (all []bench.Cell) {
+	for seed := range problems {
+		for _, kind := range kinds {
+			for _, c := range conditions() {
+				if c.transfers <= most {
+					all = append(all, bench.Cell{Params: c.on(kind), Seed: uint64(seed + 1)})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// condition is how many transfers there are, and how many hosts have and want each.
+type condition struct{ transfers, sources, destinations int }
+
+func conditions() (all []condition) {
+	for _, t := range transferCounts {
+		for _, s := range hostCounts {
+			for _, d := range hostCounts {
+				all = append(all, condition{t, s, d})
+			}
+		}
+	}
+	return all
+}
+
+func (c condition) on(kind string) bench.Params {
+	return bench.Params{"network": kind, "transfers": strconv.Itoa(c.transfers), "sources": strconv.Itoa(c.sources), "destinations": strconv.Itoa(c.destinations)}
+}
+
+// problem is the network of a cell and its transfers.
+func problem(c *bench.Cell) (*topo.Graph, []planner.Transfer, error) {
+	n, err := topo.Shape{Kind: c.Params["network"], Hosts: hosts, Seed: c.Seed}.Network()
+	if err != nil {
+		return nil, nil, err
+	}
+	var of [3]int
+	for i, name := range []string{"transfers", "sources", "destinations"} {
+		if of[i], err = strconv.Atoi(c.Params[name]); err != nil || of[i] < 1 || i > 0 && of[i] > hosts/2 {
+			return nil, nil, fmt.Errorf("%s %q: want a number from 1 to %d", name, c.Params[name], hosts/2)
+		}
+	}
+	rng := rand.New(rand.NewPCG(c.Seed, uint64(of[0]<<32|of[1]<<16|of[2])))
+	var ts []planner.Transfer
+	for k := range of[0] {
+		drawn := rng.Perm(hosts)
+		ts = append(ts, planner.Transfer{
+			Name: fmt.Sprintf("t%d", k+1), Sources: drawn[:of[1]], Destinations: drawn[of[1] : of[1]+of[2]],
+		})
+	}
+	return topo.NewGraph(n), ts, nil
+}
+
+// ready is a planner that has all transfers.
+func ready(g *topo.Graph, ts []planner.Transfer, o planner.Options) (*planner.Planner, error) {
+	p, err := planner.New(planner.On(g), o)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range ts {
+		if _, err := p.Add(t); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// plan plans one problem in all ways. Its numbers are by mode, times the throughput of flat; shares of bounds; and seconds
+// of processor time.
+func plan(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
+	g, ts, err := problem(c)
+	if err != nil {
+		return nil, err
+	}
+	numbers := map[string]float64{}
+	timed := func(name string, f func() error) error {
+		began := processor()
+		err := f()
+		numbers[name+"_s"] = (processor() - began).Seconds()
+		return err
+	}
+
+	for _, mode := range []string{planner.Flat, planner.Random} {
+		for draw := range draws {
+			p, err := ready(g, ts, planner.Options{Mode: mode, Seed: uint64(draw)})
+			if err != nil {
+				return nil, err
+			}
+			plan, err := p.Plan()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", mode, err)
+			}
+			numbers[mode] += plan.Throughput / draws
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	flat := numbers[planner.Flat]
+
+	// All others from one planner without floors.
+	var p *planner.Planner
+	if err := timed("first", func() error {
+		p, err = ready(g, ts, planner.Options{})
+		if err == nil {
+			numbers["first"] = p.First().Throughput
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	for _, mode := range []string{planner.Pipeline, planner.Paper, planner.Exact, planner.Optimal, planner.Single} {
+		if mode == planner.Exact && g.Tree() == nil {
+			continue
+		}
+		if err := timed(mode, func() error {
+			if mode == planner.Optimal {
+				if err := steps(ctx, p); err != nil {
+					return err
+				}
+			}
+			plan, err := p.In(mode)
+			if err == nil {
+				numbers[mode] = plan.Throughput
+				numbers["of bound, "+mode] = plan.Throughput / plan.Bound
+			}
+			return err
+		}); err != nil {
+			return nil, fmt.Errorf("%s: %w", mode, err)
+		}
+	}
+	// The bound is known by now.
+	_, bound := p.Bound()
+	for _, mode := range append([]string{planner.Flat}, modes...) {
+		if v, ok := numbers[mode]; ok {
+			numbers["of bound, "+mode] = v / bound
+		}
+	}
+
+	if err := timed("floored", func() error {
+		p, err := ready(g, ts, planner.Options{Floor: floor})
+		if err != nil {
+			return err
+		}
+		if err := steps(ctx, p); err != nil {
+			return err
+		}
+		plan, err := p.Plan()
+		if err != nil {
+			return err
+		}
+		numbers["floored"] = plan.Throughput
+		numbers["floored of bound"] = plan.Throughput / plan.Bound
+		numbers["floored of free"] = plan.Throughput / bound
+		numbers["least rate of floor"] = 1
+		if plan.Theta > 0 {
+			numbers["least rate of floor"] = plan.MinRate / (floor * plan.Theta)
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("with a floor: %w", err)
+	}
+
+	numbers["paper of pipeline"] = numbers[planner.Paper] / numbers[planner.Pipeline]
+	numbers["pipeline of random"] = numbers[planner.Pipeline] / numbers[planner.Random]
+	for _, mode := range append([]string{"first", "floored"}, modes...) {
+		if v, ok := numbers[mode]; ok {
+			numbers[mode] = v / flat
+		}
+	}
+	delete(numbers, planner.Flat)
+	return numbers, nil
+}
+
+// steps goes on until nothing is to be gained any more.
+func steps(ctx context.Context, p *planner.Planner) error {
+	for {
+		more, err := p.Step()
+		if err != nil || !more {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// processor is the processor time that this process has used.
+func processor() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		panic(err) // it has no way to fail
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
