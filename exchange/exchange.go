@@ -419,7 +419,7 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 	}
 	for rank := range s.peers {
 		p := &s.peers[rank]
-		if p.up && !p.snubbed && p.owes > 0 && now.Sub(p.heard) > SnubAfter {
+		if p.up && !p.snubbed && p.owes > 0 && now.Sub(p.heard) > SnubAfter && s.replaceable(rank) {
 			cancel = append(cancel, s.release(rank)...)
 			p.snubbed = true
 		}

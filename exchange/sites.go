@@ -230,6 +230,20 @@ func (s *State) withdraw() (cancel []Ask) {
 	return cancel
 }
 
+// replaceable says whether somebody else has anything of what a peer owes. What crosses slowly from the only one that has
+// it does not cross faster if it is asked for again.
+func (s *State) replaceable(rank int) bool {
+	if s.near(rank) {
+		return true
+	}
+	for i, w := range s.wants {
+		if s.holders[i] > 1 && slices.ContainsFunc(w.blocks, func(b blockState) bool { return slices.Contains(b.asked, rank) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // lane says whether a peer may be asked now, as far as what is on its way to us from other sites is concerned.
 func (s *State) lane(rank int) bool {
 	p := &s.peers[rank]

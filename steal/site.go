@@ -35,12 +35,12 @@ type Imports struct {
 	asked int         // whose answer is awaited, or -1
 	again []time.Time // by rank: not to be asked before
 	seen  map[int]time.Time
-	spent int // overtakes of nodes that were slow, not silent
+	spent int // times that we have overtaken somebody
 }
 
 const (
 	askAgain   = time.Second      // one that has refused: it may have more to do by then
-	hungAfter  = 10 * time.Second // no importer that works is silent for as long
+	deafFor    = 10 * time.Second // one that does not answer
 	mostImport = 4096             // pieces that change hands at a time, so that a message has a legal length
 	fewOf      = 100              // of so many pieces all nodes together may overtake one that crosses, but slowly
 )
@@ -163,10 +163,10 @@ func (m *Imports) Receive(victim int, answer []Hand, now time.Time) (tell []Clai
 	return []Claim{c}, nil
 }
 
-// GiveUp stops waiting for an answer. The victim is not asked again for as long as an importer may be silent.
+// GiveUp stops waiting for an answer. The victim is not asked again for a while.
 func (m *Imports) GiveUp(now time.Time) {
 	if m.asked >= 0 {
-		m.again[m.asked], m.asked = now.Add(hungAfter), -1
+		m.again[m.asked], m.asked = now.Add(deafFor), -1
 	}
 }
 
@@ -201,12 +201,15 @@ func (m *Imports) Unanswered(node int) {
 func (m *Imports) Claims() []Claim { return m.ledger.Claims() }
 
 // Overtake claims a piece whose importer hardly gets on with it. It is for a node that could ask for more
-// and finds nobody to steal from, to be called every now and then while that is so. own is how long a piece takes us to import, zero
-// if that is not known; waited says of each rank how long ago it last had a piece more than before. What an overtaken importer has had of a
-// piece has crossed for nothing, so those that are slow are overtaken a few times only; those that give no sign
-// of life are relieved of all. It returns the importer and what to tell all nodes of the site. O(pieces).
+// and finds nobody to steal from, to be called every now and then while that is so. own is how long a piece takes us to
+// import, zero if that is not known; waited says of each rank how long ago it last had a piece more than before. What an overtaken
+// importer has had of a piece has crossed for nothing, and what keeps it may be who has the piece, which we would
+// wait for as well: so all nodes together overtake a hundredth of the pieces at most. Who hangs is given up soon, and
+// inherited from. It returns the importer and what to tell all nodes of the site. O(pieces).
 func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited func(rank int) time.Duration) (victim int, tell []Claim) {
-	best := -1
+	if m.asked >= 0 || (m.spent*m.mates+m.turn)*fewOf >= m.mine.Len() {
+		return 0, nil
+	}
 	for p := range m.mine.Len() {
 		o := m.ledger.Owner(p)
 		if o == m.ledger.self || !open(p) {
@@ -218,23 +221,17 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 			since = now
 			m.seen[p] = now
 		}
-		late := min(now.Sub(since), waited(o)) - m.turns(p)
-		slow := Lags(late, own) && (m.spent*m.mates+m.turn)*fewOf < m.mine.Len()
-		if best < 0 && m.asked < 0 && m.ledger.term[p] < maxTerm && (slow || late > hungAfter) {
-			best, victim = p, o
+		if m.ledger.term[p] >= maxTerm || !Lags(min(now.Sub(since), waited(o))-m.turns(p), own) {
+			continue
 		}
-	}
-	if best < 0 {
-		return 0, nil
-	}
-	if waited(victim) <= hungAfter {
+		delete(m.seen, p)
 		m.spent++
+		m.ledger.term[p]++
+		m.ledger.claimant[p] = m.ledger.self
+		m.stale = true
+		return o, []Claim{{m.ledger.self, m.ledger.hands([]int{p})}}
 	}
-	delete(m.seen, best)
-	m.ledger.term[best]++
-	m.ledger.claimant[best] = m.ledger.self
-	m.stale = true
-	return victim, []Claim{{m.ledger.self, m.ledger.hands([]int{best})}}
+	return 0, nil
 }
 
 // turns is how much later than others we overtake a piece, so that not all who are idle claim the same.

@@ -22,6 +22,7 @@ func (w *world) got(i, p int) {
 		return
 	}
 	w.holders[p]++
+	n.gained = w.sim.Now()
 	w.sendCancels(i, n.ex.Got(p))
 	n.news = append(n.news, int32(p))
 	if w.hops > 0 && !w.known[p] && w.holders[p] == 1 {
@@ -158,6 +159,7 @@ func (w *world) step(i int) {
 		// The way of the blocks back is counted here, so that what arrives at the other end is at once here.
 		w.after(p.delay+p.back, event{kind: evRequest, node: p.node, peer: p.mine, req: a.Request})
 	}
+	w.hunger(i)
 }
 
 func (w *world) sendCancels(i int, cancel []exchange.Ask) {
@@ -279,6 +281,7 @@ func (w *world) block(i, rank, p, b int) {
 	n := &w.nodes[i]
 	n.fromPeers += float64(w.blockSize(p, b))
 	at := &n.peers[rank]
+	w.crosses(int(at.node), i, float64(w.blockSize(p, b)))
 	at.owes = max(0, at.owes-1)
 	if n.ex.Have().Has(p) {
 		n.ex.Discarded(rank, p, b, w.now)

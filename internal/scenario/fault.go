@@ -64,6 +64,7 @@ func (w *world) halt(i int) {
 		f := &n.fetches[k]
 		m := w.sim.Moved(f.flow)
 		n.fromStore += m
+		w.crosses(-1, i, m)
 		f.came += m
 		w.sim.Stop(f.flow)
 	}
@@ -107,6 +108,7 @@ func (w *world) losing(i int) {
 			w.stir(int(p.node))
 		}
 	}
+	w.unanswered(i)
 	for k := range w.nodes {
 		w.nodes[k].works.Unanswered(i)
 		if o := &w.nodes[k]; !o.killed && !o.dead && !o.stopped && !o.absent && k != i {
@@ -142,7 +144,10 @@ func (w *world) resume(i int) {
 			}
 		}
 		n.works.GiveUp()
-		inbox = slices.DeleteFunc(inbox, func(e event) bool { return e.kind != evRead && e.kind != evTell && e.kind != evTick })
+		w.catchUp(i)
+		inbox = slices.DeleteFunc(inbox, func(e event) bool {
+			return e.kind != evRead && e.kind != evTell && e.kind != evTick && e.kind != evHungry
+		})
 	}
 	w.each(i, func(k int32) {
 		w.goOn(&w.conns[k])
@@ -184,6 +189,7 @@ func (w *world) dead(i int) {
 	for _, p := range n.peers {
 		w.nodes[p.node].ex.Gone(int(p.mine))
 	}
+	w.deadAt(i)
 	if w.hops > 0 {
 		for p, known := range w.known {
 			if !known || w.holders[p] > 0 {

@@ -119,7 +119,9 @@ func (w *world) readOn(i, k int) {
 func (w *world) read(i, k int) {
 	n := &w.nodes[i]
 	f := &n.fetches[k]
-	n.fromStore += w.sim.Moved(f.flow)
+	moved := w.sim.Moved(f.flow)
+	n.fromStore += moved
+	w.crosses(-1, i, moved)
 	p := f.at
 	if f.at++; f.at < f.span.Hi {
 		w.readOn(i, k)

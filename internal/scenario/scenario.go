@@ -343,6 +343,14 @@ type Result struct {
 	By       string  `json:"-"` // what sets the bound
 	Finished int     `json:"-"` // nodes that have the object
 	Opened   float64 `json:"-"` // when the last node that lives passed the barrier
+
+	Entered []Entered `json:"-"` // by site, if there are several
+}
+
+// Entered is what came into a site: from other sites, and from the store unless that is in it.
+type Entered struct {
+	Site  string
+	Bytes unit.Bytes
 }
 
 // NodeResult is what one node came to.
@@ -387,6 +395,11 @@ func (w *world) result() Result {
 	r.Makespan = r.Slowest
 	if r.Finished > 0 {
 		r.Mean = sum / float64(r.Finished)
+	}
+	if w.places != nil {
+		for k, bytes := range w.places.crossed {
+			r.Entered = append(r.Entered, Entered{w.places.names[k], unit.Bytes(bytes)})
+		}
 	}
 	rates.Sites = w.inbound()
 	bound, by := steal.Bound(w.Layout.Size, r.Finished, rates)

@@ -45,6 +45,7 @@ type world struct {
 	router   *topo.Router
 	links    []sim.Link // by channel of the network
 	total    sim.Link   // of the store
+	places   *places    // nil: there are no sites
 	nodes    []node
 	hostOf   []int32 // by host: its node, or -1
 	conns    []conn
@@ -79,16 +80,21 @@ type node struct {
 
 	fetches   []fetch
 	parts     []part
-	news      []int32 // got, not yet announced
-	told      float64 // when it last announced
-	telling   bool    // an announcement is on its timer
-	tick      float64 // when slots are looked at next
-	phase     float64 // of its ticks
-	served    int     // peers that it serves
-	asked     int32   // giveWorks so far: an answer that is waited for too long is told from the next
-	inbox     []event // what came while it was stopped
-	late      bool    // it joins later
-	absent    bool    // and has not yet
+	news      []int32        // got, not yet announced
+	told      float64        // when it last announced
+	telling   bool           // an announcement is on its timer
+	tick      float64        // when slots are looked at next
+	phase     float64        // of its ticks
+	served    int            // peers that it serves
+	asked     int32          // giveWorks so far: an answer that is waited for too long is told from the next
+	imports   *steal.Imports // nil: it shares with nobody what crosses
+	looks     bool           // a look for more to import is on its timer
+	look      float64        // how long that was set to
+	begged    float64        // when it last asked for pieces to import
+	gained    float64        // when it last had a piece more
+	inbox     []event        // what came while it was stopped
+	late      bool           // it joins later
+	absent    bool           // and has not yet
 	stopped   bool
 	lost      bool // others have lost the connection to it
 	dead      bool // for all others
@@ -151,23 +157,27 @@ type event struct {
 type kind uint8
 
 const (
-	evHave     kind = iota // node has pieces; wave number peer hears of it
-	evRequest              // req, of local rank peer, at node
-	evCancel               // likewise
-	evChoke                // local rank peer serves node no longer
-	evUnchoke              // or does from now on
-	evGiveWork             // asked of node by node peer
-	evWorks                // the answer of node peer: hands
-	evTook                 // claims, at node
-	evRumour               // all hear that pieces are held by somebody, and claims
-	evGather               // claims that were gathered begin to go round
-	evTell                 // node is to announce
-	evTick                 // node is to look at its slots
-	evGiveUp               // node has waited for the answer to its giveWork number peer
-	evRead                 // the first byte of what node's connection peer reads has come
-	evDo                   // number node of the scenario's events
-	evSilent               // node has been stopped for long, if it is its stop number peer
-	evDead                 // all others give node up, unless it is back
+	evHave        kind = iota // node has pieces; wave number peer hears of it
+	evRequest                 // req, of local rank peer, at node
+	evCancel                  // likewise
+	evChoke                   // local rank peer serves node no longer
+	evUnchoke                 // or does from now on
+	evGiveWork                // asked of node by node peer
+	evWorks                   // the answer of node peer: hands
+	evTook                    // claims, at node
+	evRumour                  // all hear that pieces are held by somebody, and claims
+	evGather                  // claims that were gathered begin to go round
+	evTell                    // node is to announce
+	evTick                    // node is to look at its slots
+	evGiveUp                  // node has waited for the answer to its giveWork number peer
+	evRead                    // the first byte of what node's connection peer reads has come
+	evDo                      // number node of the scenario's events
+	evSilent                  // node has been stopped for long, if it is its stop number peer
+	evDead                    // all others give node up, unless it is back
+	evHungry                  // node is to look for more to import
+	evGiveImports             // asked of node by node peer
+	evImports                 // the answer of node peer: hands
+	evTookImports             // claims, at node
 )
 
 // Run simulates s until every node that lives has the object. It fails if that never happens.
@@ -285,6 +295,7 @@ func (w *world) build() error {
 	w.open = len(w.nodes)
 	w.holders = make([]int32, w.Layout.Count())
 	w.known = make([]bool, w.Layout.Count())
+	w.locate()
 	if err := w.connect(); err != nil {
 		return err
 	}
@@ -293,7 +304,7 @@ func (w *world) build() error {
 		n.rng = rand.New(rand.NewPCG(w.Seed, streamNodes+uint64(i)))
 		c := exchange.Config{
 			Self: len(n.peers), Nodes: len(n.peers) + 1, Layout: w.Layout,
-			Barrier: w.policy.barrier, Rand: n.rng,
+			Barrier: w.policy.barrier, Rand: n.rng, Sites: w.sitesOf(i),
 		}
 		if w.hops > 0 {
 			c.Nodes++
@@ -304,6 +315,7 @@ func (w *world) build() error {
 		}
 	}
 	w.divide()
+	w.divideImports()
 	for i := range w.nodes {
 		if err := w.storeConnections(i); err != nil {
 			return err
@@ -520,6 +532,10 @@ func (w *world) handle(e event) {
 		}
 	case evRead:
 		w.readOn(i, rank)
+	case evHungry:
+		w.hungry(i)
+	case evGiveImports, evImports, evTookImports:
+		w.importing(i, e)
 	}
 }
 
