@@ -25,7 +25,7 @@ type generation struct {
 
 	floor  float64          // bytes per second that every pair is to have; 0: none
 	floors map[member]int32 // rows of pairs that would not have it by themselves
-	missed []int32          // columns of what they lack
+	missed map[member]int32 // columns of what they lack
 	extra  []float64        // by place, while a transfer is priced
 
 	bound float64 // the best proved so far, bytes per second
@@ -43,7 +43,7 @@ type member struct {
 // generate begins with these pipelines.
 func (n *Network) generate(demands []demand, worth []float64, have []float64, begin []pipe) *generation {
 	g := &generation{
-		net: n, demands: demands, worth: worth, at: map[string]int32{}, floors: map[member]int32{},
+		net: n, demands: demands, worth: worth, at: map[string]int32{}, floors: map[member]int32{}, missed: map[member]int32{},
 		market: n.market(have, &lp.Simplex{Seed: 1}), bound: math.Inf(1), extra: make([]float64, n.hosts),
 	}
 	g.pricer = &pricer{net: n, price: g.market.price}
@@ -203,9 +203,7 @@ func (g *generation) price() (added int) {
 		if sum < g.bound {
 			g.bound, g.by = sum, "pipelines"
 		}
-		if len(g.floors) == 0 {
-			g.free = min(g.free, whole)
-		}
+		g.free = min(g.free, whole) // floors make destinations dearer, not cheaper
 	} else {
 		g.loosely(sum, whole)
 	}
@@ -294,11 +292,54 @@ func (g *generation) loosely(sum, whole float64) {
 		if total := factor*sum + raised; total < g.bound {
 			g.bound, g.by = total, "cheapest ways"
 		}
-		if len(g.floors) == 0 {
-			g.free = min(g.free, factor*whole+raised)
+		g.free = min(g.free, factor*whole+raised)
+	}
+}
+
+// raise sets the floor, also that of the pairs that have a row.
+func (g *generation) raise(floor float64) {
+	g.floor = floor
+	for m, row := range g.floors {
+		if g.worth[m.demand] > 0 {
+			g.market.prog.B[row] = -floor * (1 + 1e-6) / g.market.unit
 		}
 	}
 }
+
+// change takes up that transfers have come and gone, and rates have changed to others that are not 0. Those that have gone leave their columns behind,
+// which cost now, and their floors, which may be missed.
+func (g *generation) change(demands []demand, live []bool) {
+	g.demands = demands
+	for k := len(g.worth); k < len(demands); k++ {
+		g.worth = append(g.worth, 1)
+	}
+	for i, p := range g.pipes {
+		if g.worth[p.demand] > 0 && !live[p.demand] {
+			g.market.prog.Cost[g.columns[i]] = -1
+		}
+	}
+	for m, j := range g.missed {
+		if !live[m.demand] {
+			g.market.prog.Cost[j] = 0
+		}
+	}
+	for k := range g.worth {
+		if !live[k] {
+			g.worth[k] = 0
+		}
+	}
+	for c, r := range g.market.row {
+		if r >= 0 {
+			g.market.prog.B[r] = g.net.rate[c] / g.market.unit
+		}
+	}
+	g.bound, g.by, g.value = g.access(), "downlinks", 0
+	g.free = g.bound
+	g.market.sol = lp.Solution{}
+}
+
+// solved says whether there are rates to speak of.
+func (g *generation) solved() bool { return len(g.market.sol.X) > 0 }
 
 // secure gives every pair that has less than the floor a row of its own. It says how many.
 func (g *generation) secure() (added int) {
@@ -319,7 +360,7 @@ func (g *generation) secure() (added int) {
 			}
 			row, missed := g.market.prog.Floor(g.floor*(1+1e-6)/g.market.unit, penalty, columns[m]...)
 			g.floors[m] = row
-			g.missed = append(g.missed, missed)
+			g.missed[m] = missed
 			added++
 		}
 	}
@@ -331,8 +372,10 @@ const penalty = 1e5
 
 // lacks is by how much floors are missed in the last solution.
 func (g *generation) lacks() (sum float64) {
-	for _, j := range g.missed {
-		sum += g.market.rate(j)
+	for m, j := range g.missed {
+		if g.worth[m.demand] > 0 {
+			sum += g.market.rate(j)
+		}
 	}
 	return sum
 }

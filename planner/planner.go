@@ -52,12 +52,14 @@ type Planner struct {
 	pool  []pipe // what the last plan used
 	theta *common
 	share float64     // bytes per second that each pair is to have
-	free  *generation // throughput without floors
-	main  *generation // with them; the same as free if there are none
+	main  *generation // the optimum with floors
+	free  *generation // and without; the same as main if there are none, or if they are taken off beforehand
 	plan  *generation // what is planned by, if that is not throughput of equal weights
 	rest  []pipe      // pipelines that give the floor, where it is taken off beforehand
 	rates []float64
 	stage int
+	warm  bool              // the programs have been solved before, for other transfers or rates
+	begun bool              // the one with floors knows the floor
 	drawn map[string][]pipe // by mode
 }
 
@@ -91,7 +93,7 @@ func (p *Planner) Add(t Transfer) (int, error) {
 	p.demands, p.given, p.live = append(p.demands, d), append(p.given, t), append(p.live, true)
 	p.lost = append(p.lost, lost...)
 	p.first = append(p.first, p.widest(k)...)
-	p.again()
+	p.again(false)
 	return k, nil
 }
 
@@ -106,7 +108,7 @@ func (p *Planner) Remove(transfer int) {
 	p.lost = slices.DeleteFunc(p.lost, func(u Unreachable) bool { return u.Transfer == transfer })
 	p.first = slices.DeleteFunc(p.first, gone)
 	p.pool = slices.DeleteFunc(p.pool, gone)
-	p.again()
+	p.again(false)
 }
 
 // SetRate changes what a channel carries, in bytes per second; of a half-duplex link both directions change.
@@ -134,13 +136,30 @@ func (p *Planner) SetRate(channel int, rate float64) error {
 		}
 		p.first = append(p.first, p.widest(k)...)
 	}
-	p.again()
+	p.again(opens)
 	return nil
 }
 
-// again makes planning begin anew, from the pipelines in use.
-func (p *Planner) again() {
-	p.theta, p.free, p.main, p.plan, p.rest, p.rates, p.stage, p.drawn, p.share = nil, nil, nil, nil, nil, nil, 0, nil, 0
+// again makes planning go on from what it has, after a change: the programs stay, with their pipelines and their
+// bases, unless anew.
+func (p *Planner) again(anew bool) {
+	p.theta, p.plan, p.rest, p.rates, p.stage, p.drawn, p.share, p.begun = nil, nil, nil, nil, finding, nil, 0, false
+	if p.main == p.free {
+		p.main = nil
+	}
+	p.warm = p.free != nil && !anew && !p.uneven() && (p.pairs() <= manyPairs || p.o.Floor == 0)
+	if !p.warm {
+		p.free, p.main = nil, nil
+		return
+	}
+	for _, g := range []*generation{p.free, p.main} {
+		if g != nil {
+			g.change(p.demands, p.live)
+			for _, q := range p.first {
+				g.take(q)
+			}
+		}
+	}
 }
 
 // widest are one transfer's widest pipelines: on trees the widest there are, where they share nothing; else the paper's.
@@ -232,7 +251,7 @@ func (p *Planner) uneven() bool {
 	return false
 }
 
-// Stages of planning.
+// Stages of planning. After a change the programs are as good as ready, and the one with floors goes first.
 const (
 	finding  = iota // theta, what all can have at once
 	throughs        // the optimum without floors
@@ -246,25 +265,15 @@ func (p *Planner) Step() (more bool, err error) {
 	many := p.pairs() > manyPairs
 	switch p.stage {
 	case finding:
-		if p.o.Floor == 0 && !p.o.MaxMin || p.pairs() == 0 {
-			p.stage = throughs
-			return true, nil
+		if p.o.Floor > 0 || p.o.MaxMin {
+			if more, err := p.find(many); err != nil || more {
+				return more, err
+			}
 		}
-		if p.theta == nil {
-			p.theta = p.net.common(p.demands, p.first)
-		}
-		more, err := p.theta.round()
-		if err != nil {
-			return false, err
-		}
-		if many && p.theta.theta > 0.8*p.theta.bound {
-			more = false
-		}
-		if more {
-			return true, nil
-		}
-		p.share = min(p.o.Floor*min(p.theta.bound, p.theta.theta*(1+1e-4)), p.theta.theta)
 		p.stage = throughs
+		if p.warm && p.main != nil && p.share > 0 {
+			p.stage = floored
+		}
 	case throughs:
 		if p.free == nil {
 			have := p.net.rate
@@ -281,27 +290,30 @@ func (p *Planner) Step() (more bool, err error) {
 		if err != nil || more {
 			return more, err
 		}
-		p.stage = floored
+		switch {
+		case p.share == 0 || many:
+			p.main, p.stage = p.free, weighing
+		case p.begun:
+			p.stage = weighing
+		default:
+			p.stage = floored
+		}
 	case floored:
 		if p.main == nil {
-			if p.share == 0 || many {
-				p.main = p.free
-				p.stage = weighing
-				return true, nil
-			}
-			p.main = p.free.copied(p.share, p.even())
-			if err := p.floors(p.main); err != nil {
-				return false, err
-			}
+			p.main = p.free.copied(p.even())
+		}
+		if !p.begun {
+			p.begun = true
+			p.floors(p.main)
 		}
 		more, err := p.round(p.main)
 		if err != nil || more {
 			return more, err
 		}
-		if n := p.main.secure(); n > 0 {
-			return true, p.main.solve()
-		}
 		p.stage = weighing
+		if p.warm {
+			p.stage = throughs
+		}
 	case weighing:
 		if !p.uneven() || len(p.classes()) > 1 || p.share > 0 && many {
 			p.stage = done
@@ -312,38 +324,45 @@ func (p *Planner) Step() (more bool, err error) {
 			for k := range worth {
 				worth[k] = p.demands[k].weight
 			}
-			p.plan = p.main.copied(p.share, worth)
-			if err := p.floors(p.plan); err != nil {
-				return false, err
-			}
+			p.plan = p.main.copied(worth)
+			p.floors(p.plan)
 		}
 		more, err := p.round(p.plan)
 		if err != nil || more {
 			return more, err
-		}
-		if p.share > 0 && p.plan.secure() > 0 {
-			return true, p.plan.solve()
 		}
 		p.stage = done
 	}
 	return p.stage != done, nil
 }
 
-// floors takes the pipelines that give everybody theta into a generation, and the rows that it then needs.
-func (p *Planner) floors(g *generation) error {
+// find finds theta, a round at a time, and from it the floor.
+func (p *Planner) find(many bool) (more bool, err error) {
+	if p.pairs() == 0 {
+		return false, nil
+	}
+	if p.theta == nil {
+		p.theta = p.net.common(p.demands, p.first)
+	}
+	if more, err = p.theta.round(); err != nil {
+		return false, err
+	}
+	if more && !(many && p.theta.theta > 0.8*p.theta.bound) {
+		return true, nil
+	}
+	p.share = min(p.o.Floor*min(p.theta.bound, p.theta.theta*(1+1e-4)), p.theta.theta)
+	return false, nil
+}
+
+// floors sets the floor of a generation, and takes the pipelines into it that give it to everybody.
+func (p *Planner) floors(g *generation) {
+	g.raise(p.share)
 	if p.share > 0 {
 		pipes, _ := p.theta.plan(p.share)
 		for _, q := range pipes {
 			g.take(q)
 		}
 	}
-	if err := g.solve(); err != nil {
-		return err
-	}
-	if p.share > 0 && g.secure() > 0 {
-		return g.solve()
-	}
-	return nil
 }
 
 // round is one round of a generation. It is at its end when nothing is to be gained any more.
@@ -351,21 +370,24 @@ func (p *Planner) round(g *generation) (more bool, err error) {
 	if err := g.solve(); err != nil {
 		return false, err
 	}
+	for g.floor > 0 && g.secure() > 0 {
+		if err := g.solve(); err != nil {
+			return false, err
+		}
+	}
 	added := g.price()
 	return added > 0 && g.value < g.bound*(1-1e-6), nil
 }
 
-// copied is a generation with the pipelines of g, but other aims.
-func (g *generation) copied(floor float64, worth []float64) *generation {
+// copied is a generation with the pipelines that g uses, without floors.
+func (g *generation) copied(worth []float64) *generation {
 	var begin []pipe
 	for i, r := range g.rates() {
 		if r > 0 {
 			begin = append(begin, g.pipes[i])
 		}
 	}
-	c := g.net.generate(g.demands, worth, g.market.have, begin)
-	c.floor = floor
-	return c
+	return g.net.generate(g.demands, worth, g.market.have, begin)
 }
 
 // Pairs is how many pairs of a transfer and a destination there are to plan.
@@ -374,9 +396,9 @@ func (p *Planner) Pairs() int { return p.pairs() }
 // Bound is the best bound on throughput that is proved so far, and the throughput of the columns so far.
 func (p *Planner) Bound() (value, bound float64) {
 	switch {
-	case p.main != nil:
+	case p.main != nil && p.main.solved():
 		return p.main.value, p.main.bound
-	case p.free != nil:
+	case p.free != nil && p.free.solved():
 		return p.free.value, p.free.free
 	}
 	return 0, math.Inf(1)
@@ -425,14 +447,15 @@ func (p *Planner) prove(plan *Plan) {
 	}
 	g := &generation{net: p.net, demands: p.demands, worth: p.even()}
 	bound, by := g.access(), "downlinks"
-	if p.free != nil && p.free.free < bound {
-		bound, by = p.free.free, "pipelines"
-		if !p.net.tree {
-			by = "cheapest ways"
+	for _, g := range []*generation{p.main, p.free} {
+		if g != nil && g.solved() && g.free < bound {
+			if bound, by = g.free, "pipelines"; !p.net.tree {
+				by = "cheapest ways"
+			}
 		}
 	}
 	plan.FreeBound = bound
-	if p.main != nil && p.main != p.free && plan.MinRate >= p.share*(1-1e-9) && p.main.bound < bound {
+	if p.main != nil && p.main.solved() && p.main.floor > 0 && plan.MinRate >= p.share*(1-1e-9) && p.main.bound < bound {
 		bound, by = p.main.bound, p.main.by+" with floors"
 	}
 	plan.bound(bound, by)
@@ -442,7 +465,7 @@ func (p *Planner) prove(plan *Plan) {
 // prices are what a byte per second more of each capacity would be worth.
 func (p *Planner) prices() []float64 {
 	for _, g := range []*generation{p.plan, p.main, p.free} {
-		if g != nil {
+		if g != nil && g.solved() {
 			return g.market.price
 		}
 	}
@@ -452,8 +475,11 @@ func (p *Planner) prices() []float64 {
 // optimum are the pipelines of the best program so far, with its rates.
 func (p *Planner) optimum() ([]pipe, []float64, error) {
 	g := p.plan
-	if g == nil {
+	if g == nil || !g.solved() {
 		g = p.main
+	}
+	if (g == nil || !g.solved()) && (p.share == 0 || p.rest != nil) {
+		g = p.free
 	}
 	switch {
 	case p.o.MaxMin && p.theta != nil:
@@ -465,15 +491,22 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 		pipes = append(pipes, p.first...)
 		more := p.net.fill(p.first, func(q *pipe) float64 { return p.demands[q.demand].weight }, left)
 		return pipes, append(rates, more...), nil
-	case g != nil && len(p.classes()) <= 1 && p.rest == nil && g.lacks() <= 1e-5*p.share*float64(1+p.pairs()):
+	case g != nil && len(p.classes()) <= 1 && p.rest == nil && g.solved() && g.lacks() <= 1e-5*p.share*float64(1+p.pairs()):
 		return g.pipes, g.rates(), nil
-	case p.rest != nil && g == p.free && len(p.classes()) <= 1:
+	case g != nil && len(p.classes()) <= 1 && p.rest != nil && g.solved():
 		return append(slices.Clone(g.pipes), p.rest...), append(g.rates(), p.rates...), nil
 	}
 	// In the middle of it, or one class after the other: the pipelines that there are, floors taken off.
 	pipes := slices.Clone(p.first)
-	if p.free != nil {
-		pipes = slices.Clone(p.free.pipes)
+	for _, g := range []*generation{p.free, p.main} {
+		if g != nil {
+			pipes = nil
+			for _, q := range g.pipes {
+				if g.worth[q.demand] > 0 {
+					pipes = append(pipes, q)
+				}
+			}
+		}
 	}
 	var rest []pipe
 	var floor []float64

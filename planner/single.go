@@ -12,6 +12,9 @@ import (
 func (p *Planner) single() ([]pipe, error) {
 	g := p.free
 	if g == nil {
+		g = p.main
+	}
+	if g == nil {
 		return p.first, nil
 	}
 	rates := g.rates()

@@ -160,6 +160,36 @@ func TestRandomProgramsAreProved(t *testing.T) {
 	}
 }
 
+// After right sides have changed it takes fewer steps to go on than to begin anew.
+func TestRightSidesChange(t *testing.T) {
+	on, over := 0, 0
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		p := random(rng, 5+rng.IntN(60), 5+rng.IntN(150), seed%3 == 0, seed%2 == 0)
+		s := &Simplex{Seed: seed}
+		solved(t, s, p)
+		for range 1 + rng.IntN(4) {
+			i := rng.IntN(len(p.B))
+			p.B[i] *= 0.2 + 1.5*rng.Float64()
+		}
+		if seed%4 == 0 {
+			column(rng, p, 5)
+		}
+		before := s.Steps
+		_, got := solved(t, s, p)
+		on += s.Steps - before
+		anew := &Simplex{Seed: seed + 1}
+		_, want := solved(t, anew, p)
+		over += anew.Steps
+		if math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
+			t.Fatalf("seed %d: %v from where it was, %v anew", seed, got, want)
+		}
+	}
+	if on > over/3 {
+		t.Errorf("%d steps to go on, %d to begin anew", on, over)
+	}
+}
+
 func TestDeterministic(t *testing.T) {
 	var first Solution
 	for i := range 2 {

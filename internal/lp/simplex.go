@@ -12,8 +12,8 @@ import (
 // weights (Forrest and Goldfarb 1992), rates that tie are told apart by moving each right side
 // up by between one and two ten-millionths, and the answer is computed once more with the true ones.
 //
-// Asked again about the same Program it goes on from the basis where it was, as long as that is
-// feasible: after columns, rows and costs it is, after right sides perhaps not, and then it begins anew.
+// Asked again about the same Program it goes on from the basis where it was. After new columns, rows and costs that is
+// feasible; after other right sides it is made so again (repair), or it begins anew.
 //
 // One step costs O(rows + columns + entries of the rows whose price changes). The zero Simplex is ready. Not for concurrent use.
 type Simplex struct {
@@ -36,6 +36,7 @@ type Simplex struct {
 	alpha, rho []float64
 	across     []float64
 	touched    []int32
+	columns    []int32
 }
 
 // tie is how far right sides are moved, relatively.
@@ -61,7 +62,7 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 		*s = Simplex{Seed: s.Seed, Steps: s.Steps, prog: p}
 	}
 	s.grow()
-	if !s.refresh() {
+	if !s.refresh() && !s.repair() {
 		s.head = s.head[:0]
 		s.grow()
 		if !s.refresh() {
@@ -279,26 +280,43 @@ func (s *Simplex) exchange(q int32) (ok bool, err error) {
 		return false, nil
 	}
 
-	// The row of the inverse, and what all columns are across it.
+	s.turn(q, r, worth, weight, nonzero, s.row(r))
+	return true, nil
+}
+
+// row makes rho the row of the inverse at a place, and across what each column is there; it returns those that are something.
+func (s *Simplex) row(r int32) (columns []int32) {
 	clear(s.rho)
 	s.rho[r] = 1
 	s.f.solveT(s.rho)
-	pivot := s.alpha[r]
-	ratio := worth / pivot
-	var columns []int32
+	columns = s.columns[:0]
 	for i, v := range s.rho {
 		if math.Abs(v) < 1e-13 {
+			s.rho[i] = 0
 			continue
-		}
-		s.y[i] += ratio * v
-		if !s.spare[i] {
-			s.rowWeight[i] = max(s.rowWeight[i], v*v/(pivot*pivot)*weight)
 		}
 		for _, e := range s.prog.rows[i] {
 			if s.across[e.At] == 0 {
 				columns = append(columns, e.At)
 			}
 			s.across[e.At] += e.Value * v
+		}
+	}
+	s.columns = columns
+	return columns
+}
+
+// turn puts q, which is alpha in terms of the basis, at the place r, and carries everything on: rho and across are of that row.
+func (s *Simplex) turn(q, r int32, worth, weight float64, nonzero, columns []int32) {
+	pivot := s.alpha[r]
+	ratio := worth / pivot
+	for i, v := range s.rho {
+		if v == 0 {
+			continue
+		}
+		s.y[i] += ratio * v
+		if !s.spare[i] {
+			s.rowWeight[i] = max(s.rowWeight[i], v*v/(pivot*pivot)*weight)
 		}
 	}
 	for _, j := range columns {
@@ -311,7 +329,10 @@ func (s *Simplex) exchange(q int32) (ok bool, err error) {
 		s.weight[j] = max(s.weight[j], a*a/(pivot*pivot)*weight)
 	}
 
-	step = max(s.x[r], 0) / pivot
+	step := s.x[r] / pivot
+	if pivot > 0 {
+		step = max(step, 0)
+	}
 	for _, i := range nonzero {
 		s.x[i] -= step * s.alpha[i]
 	}
@@ -334,7 +355,84 @@ func (s *Simplex) exchange(q int32) (ok bool, err error) {
 		s.worth[q] = 0
 	}
 	s.f.exchange(r, s.alpha, nonzero)
-	return true, nil
+}
+
+// repair makes a basis feasible that was before right sides changed, by the dual simplex method: of what is below zero the lowest
+// leaves, and what enters is what keeps most prices right. Few changes take few exchanges. It says whether it has succeeded.
+func (s *Simplex) repair() bool {
+	for range 200 + len(s.head)/4 {
+		if len(s.f.etas) >= 100 && s.refresh() {
+			return true
+		}
+		r := int32(-1)
+		lowest := -1e-9
+		for i, x := range s.x {
+			if x < lowest {
+				r, lowest = int32(i), x
+			}
+		}
+		if r < 0 {
+			return s.refresh()
+		}
+		columns := s.row(r)
+		q, least, size := int32(none), math.Inf(1), 0.0
+		consider := func(v int32, worth, a float64) {
+			if a > -1e-7 {
+				return
+			}
+			switch t := max(-worth, 0) / -a; {
+			case t > least+1e-9:
+			case t < least-1e-9 || -a > size:
+				q, least, size = v, min(t, least), -a
+			}
+		}
+		for _, j := range columns {
+			if !s.basic[j] {
+				consider(j, s.worth[j], s.across[j])
+			}
+		}
+		for i, v := range s.rho {
+			if v != 0 && !s.spare[i] {
+				consider(^int32(i), -s.y[i], v)
+			}
+		}
+		if q == none {
+			for _, j := range columns {
+				s.across[j] = 0
+			}
+			return false
+		}
+		clear(s.alpha)
+		worth := 0.0
+		if q < 0 {
+			s.alpha[^q] = 1
+			worth = -s.y[^q]
+		} else {
+			for _, e := range s.prog.cols[q] {
+				s.alpha[e.At] = e.Value
+			}
+			worth = s.worth[q]
+		}
+		s.f.solve(s.alpha)
+		nonzero := s.touched[:0]
+		for i, a := range s.alpha {
+			if math.Abs(a) < 1e-13 {
+				s.alpha[i] = 0
+				continue
+			}
+			nonzero = append(nonzero, int32(i))
+		}
+		s.touched = nonzero
+		if s.alpha[r] > -1e-8 { // the row and the column do not agree on it: rounding
+			for _, j := range columns {
+				s.across[j] = 0
+			}
+			return false
+		}
+		s.turn(q, r, min(worth, 0), 1, nonzero, columns)
+		s.Steps++
+	}
+	return false
 }
 
 // answer reads the solution off a fresh basis.
