@@ -15,8 +15,6 @@ import (
 // keep the control plane from hearing the others.
 func TestFloodOfANode(t *testing.T) {
 	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
-	n1, n2 := joined(t, h, "n1", Registration{}), joined(t, h, "n2", Registration{})
 	var many beat
 	for i := range 8000 {
 		many.Jobs = append(many.Jobs, jobStatus{Job: fmt.Sprint(i)})
@@ -25,12 +23,6 @@ func TestFloodOfANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var flooding []*nats.Conn // all that it may have open besides its agent's
-	for range 3 {
-		nc, _ := raw(t, h.addr, n1.creds)
-		flooding = append(flooding, nc)
-	}
-	other, _ := raw(t, h.addr, n2.creds)
 	for _, tt := range []struct {
 		name, verb string
 		body       []byte
@@ -42,10 +34,23 @@ func TestFloodOfANode(t *testing.T) {
 		{"what nobody knows", "nonsense", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+			n1, n2 := joined(t, h, "n1", Registration{}), joined(t, h, "n2", Registration{})
+			var flooding []*nats.Conn // all that it may have open besides its agent's
+			for range 3 {
+				nc, _ := raw(t, h.addr, n1.creds, nats.FlusherTimeout(time.Second)) // it is read slowly, and is not to wait for that at its end
+				flooding = append(flooding, nc)
+			}
+			other, _ := raw(t, h.addr, n2.creds)
 			stop := make(chan struct{})
 			var wg sync.WaitGroup
 			defer wg.Wait()
-			defer close(stop)
+			defer func() {
+				close(stop)
+				for _, nc := range flooding { // one may wait to be read for long
+					nc.Close()
+				}
+			}()
 			for _, nc := range flooding {
 				wg.Go(func() {
 					for i := 0; ; i++ {
@@ -63,7 +68,7 @@ func TestFloodOfANode(t *testing.T) {
 			unheard, asked := 0, 0
 			for began := time.Now(); time.Since(began) < time.Second; time.Sleep(20 * time.Millisecond) {
 				asked++
-				if _, err := other.Request("up.n2.beat", []byte("{}"), 3*time.Second); err != nil { // as long as an agent waits
+				if _, err := other.Request("up.n2.beat", []byte("{}"), lostAfter); err != nil { // then a job would give it up
 					unheard++
 				}
 			}

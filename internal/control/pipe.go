@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -78,33 +79,63 @@ func (h *Hub) forward(ctx context.Context, in net.Conn, c net.Conn, who pki.Iden
 		return err
 	}
 	c.SetReadDeadline(time.Time{}) // the server's pings find a dead client
-	_, err = io.Copy(in, &held{ctx, r, rate.NewLimiter(linesPerSecond, atOnce), rate.NewLimiter(bytesPerSecond, atOnce)})
-	return err
+	return pass(ctx, in, r)
 }
 
 // How much a client may say: far more than agents do, whose recordings are most of
-// it, and less than keeps the server from listening to others.
+// it, and less than keeps the server from listening to others. All nodes' messages wait in one queue.
 const (
-	linesPerSecond = 20_000
-	bytesPerSecond = 8 << 20
-	atOnce         = 64 << 10 // of either
+	messagesPerSecond = 100
+	messagesAtOnce    = 500
+	bytesPerSecond    = 8 << 20
+	bytesAtOnce       = 64 << 10
 )
 
-// held holds a client to so many lines and bytes a second. In the protocol of NATS each message
-// takes a line at least. What a client has to wait for waits in its own socket.
-type held struct {
-	ctx          context.Context
-	r            io.Reader
-	lines, bytes *rate.Limiter
+// pass copies what a client says, no faster than it may say it. What has to wait waits in the
+// client's own socket. Of the protocol of NATS it needs to know where a message ends.
+func pass(ctx context.Context, to io.Writer, from *bufio.Reader) error {
+	messages, volume := rate.NewLimiter(messagesPerSecond, messagesAtOnce), rate.NewLimiter(bytesPerSecond, bytesAtOnce)
+	for {
+		line, err := from.ReadSlice('\n')
+		if err == io.EOF && len(line) == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := cmp.Or(messages.Wait(ctx), volume.WaitN(ctx, len(line))); err != nil {
+			return err
+		}
+		left := payload(line)
+		if _, err := to.Write(line); err != nil {
+			return err
+		}
+		for left > 0 {
+			n := min(left, bytesAtOnce)
+			if err := volume.WaitN(ctx, n); err != nil {
+				return err
+			}
+			if _, err := io.CopyN(to, from, int64(n)); err != nil {
+				return err
+			}
+			left -= n
+		}
+	}
 }
 
-func (h *held) Read(b []byte) (int, error) {
-	n, err := h.r.Read(b[:min(len(b), atOnce)])
-	lines := bytes.Count(b[:n], []byte{'\n'})
-	if werr := cmp.Or(h.lines.WaitN(h.ctx, lines), h.bytes.WaitN(h.ctx, n)); werr != nil {
-		return 0, werr
+// payload is how many bytes follow a line of the protocol of NATS that belong to it:
+// PUB and HPUB end with the size of what is published, which "\r\n" follows. A size that is none,
+// or too large, is the server's to refuse: it closes the connection.
+func payload(line []byte) int {
+	f := bytes.Fields(line)
+	if len(f) < 3 || !bytes.EqualFold(f[0], []byte("PUB")) && !bytes.EqualFold(f[0], []byte("HPUB")) {
+		return 0
 	}
-	return n, err
+	n, err := strconv.ParseUint(string(f[len(f)-1]), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return int(n) + len("\r\n")
 }
 
 // identify rewrites a CONNECT line of the NATS client protocol, so that it
