@@ -37,7 +37,7 @@ func libtorrent(source string, tuned bool) System {
 			if seeds {
 				more += " seed"
 			}
-			return fmt.Sprintf("exec python3 %s/client.py %s %s %s %v%s", t.dir, t.torrent(), t.save(node), t.Mark(node), t.lab.Addr(node), more)
+			return fmt.Sprintf("exec python3 -X faulthandler %s/client.py %s %s %s %v%s", t.dir, t.torrent(), t.save(node), t.Mark(node), t.lab.Addr(node), more)
 		})
 	}
 	return s

@@ -29,7 +29,7 @@ var mktorrent = debian("mktorrent")
 func torrent(source string) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
 		announce := fmt.Sprintf("http://%v:%d/announce", t.lab.Addr(hubHost), trackerPort)
-		args := []string{"mktorrent", "-d", "-a", announce, "-l", strconv.Itoa(pieceBits(t.Each * unit.Bytes(len(t.Files)))), "-o", t.torrent()}
+		args := []string{"mktorrent", "-d", "-a", announce, "-l", strconv.Itoa(pieceBits(t.Size())), "-o", t.torrent()}
 		what := filepath.Join(t.dir, "s3", "b", prefix)
 		web := t.Base() // the client appends the torrent's name and the file's
 		if len(t.Files) == 1 {

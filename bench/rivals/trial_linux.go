@@ -212,6 +212,9 @@ func (t *Trial) Interface(node string) string {
 	return near
 }
 
+// Size is that of the object, all its files together.
+func (t *Trial) Size() unit.Bytes { return t.Each * unit.Bytes(len(t.Files)) }
+
 // Base is the URL below which the object's files can be had without a key.
 func (t *Trial) Base() string { return t.all.Endpoint() + "/b/" }
 
@@ -443,7 +446,7 @@ func (t *Trial) usage() (u usage, err error) {
 // judge makes the run's numbers, and holds it against the bound of the rates
 // that were set, not of what was reached.
 func (t *Trial) judge(from, to usage, connections []cluster.Connection) (map[string]float64, error) {
-	size, n := t.Each*unit.Bytes(len(t.Files)), len(t.Nodes)
+	size, n := t.Size(), len(t.Nodes)
 	link := lab.Payload(t.Rate)
 	sent, byNode := unit.Bytes(0), map[string]unit.Bandwidth{}
 	for _, c := range connections {
