@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -14,58 +15,148 @@ type Choke struct {
 	Choked bool
 }
 
-// Rechoke returns whom to tell that it is served, or no longer. Free slots are
-// filled at every call; once a second slots move to the interested peers with
-// the best throughput, both directions added, and one slot goes round. A peer is interested if
-// we have something that it lacks. O(peers log peers).
+// Partners are the ranks that node self serves all the time: all others if they are no more than slots, else
+// its neighbours in a Graph of the whole swarm, or of its site if it is in one. sites may be nil.
+func Partners(self, nodes, slots int, sites []int) []int {
+	among, me := make([]int, 0, nodes), 0
+	for rank := range nodes {
+		if rank == self {
+			me = len(among)
+		} else if nodes-1 > slots && sites != nil && sites[self] >= 0 && sites[rank] != sites[self] {
+			continue
+		}
+		among = append(among, rank)
+	}
+	if len(among)-1 <= slots {
+		return slices.Delete(among, me, me+1)
+	}
+	var mine []int
+	for _, k := range Graph(len(among), slots, rand.New(rand.NewPCG(1, 1)))[me] {
+		mine = append(mine, among[k])
+	}
+	return mine
+}
+
+// Rechoke returns whom to tell that it is served, or no longer. Partners are, from when they are connected. In the
+// places of those partners that are not connected, or need nothing any more, others are for turnFor each who
+// lack something that we have. And one more is that has announced nothing for as long: that keeps a swarm
+// going whose graph has fallen apart. With sites there are some places more, for those of other sites: what
+// crosses is slower than what does not, and needs little. O(peers) for each place that changes hands.
 func (s *State) Rechoke(now time.Time) (changes []Choke) {
 	s.now = now
-	var interested []int
+	if !s.stirred && (s.turns.IsZero() || now.Before(s.turns)) {
+		return nil
+	}
+	s.stirred, s.turns = false, time.Time{}
+	free, others := 0, 0
+	if s.site != nil {
+		free = s.Slots / 4
+	}
 	for rank := range s.peers {
-		if p := &s.peers[rank]; p.up && rank != s.Self && s.offers(rank) {
-			interested = append(interested, rank)
-		} else if p.up && !p.choked {
+		switch p := &s.peers[rank]; {
+		case rank == s.Self:
+		case p.partner && (!p.up || p.has.Full()):
+			free++
+		case p.up && !p.partner:
+			others++
+		}
+		if p := &s.peers[rank]; p.up && p.partner && p.choked {
+			p.choked = false
+			changes = append(changes, Choke{rank, false})
+		}
+	}
+	if others == 0 {
+		return changes
+	}
+	still := 1
+	for rank := range s.peers { // who is served already, and goes on
+		p := &s.peers[rank]
+		p.waits = false
+		if p.partner || !p.up || rank == s.Self {
+			continue
+		}
+		if p.gained.IsZero() { // it came before there was a time
+			p.gained = now
+		}
+		goesOn := !p.choked && now.Sub(p.served) < turnFor
+		switch offers := s.offers(rank); {
+		case offers && goesOn && free > 0:
+			free--
+			s.turn(p.served)
+		case offers && goesOn && still > 0:
+			still--
+			s.turn(p.served)
+		case offers:
+			p.waits = true
+			s.turn(p.gained)
+		case !p.choked:
 			p.choked = true
 			changes = append(changes, Choke{rank, true})
 		}
 	}
-	if len(interested) <= s.Slots {
-		s.optimistic = -1
-		return s.serve(interested, nil, changes)
+	for { // who comes next, perhaps once more
+		rank := s.next(free > 0)
+		if rank < 0 || free == 0 && still == 0 {
+			break
+		}
+		if free > 0 {
+			free--
+		} else {
+			still--
+		}
+		p := &s.peers[rank]
+		p.waits, p.served = false, now
+		s.turn(now)
+		if p.choked {
+			p.choked = false
+			changes = append(changes, Choke{rank, false})
+		}
 	}
-	if now.Sub(s.rechoked) < rechokeEvery {
-		served, waiting := s.split(interested)
-		s.Rand.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
-		return s.serve(append(served, waiting[:max(0, s.Slots-len(served))]...), nil, changes)
+	for rank := range s.peers {
+		if p := &s.peers[rank]; p.waits && !p.choked {
+			p.choked = true
+			changes = append(changes, Choke{rank, true})
+		}
 	}
-	s.rechoked = now
-	s.Rand.Shuffle(len(interested), func(i, j int) { interested[i], interested[j] = interested[j], interested[i] })
-	rates := map[int]unit.Bandwidth{}
-	for _, rank := range interested {
-		rates[rank] = s.peers[rank].in.at(now) + s.peers[rank].out.at(now)
+	return changes
+}
+
+// turn notes that what began then is over after turnFor, unless it is already.
+func (s *State) turn(began time.Time) {
+	if over := began.Add(turnFor); over.After(s.now) && (s.turns.IsZero() || over.Before(s.turns)) {
+		s.turns = over
 	}
-	slices.SortStableFunc(interested, func(a, b int) int {
+}
+
+// next is who has waited for its turn for longest, or -1; if not any, of those only who have announced
+// nothing for turnFor.
+func (s *State) next(any bool) int {
+	best, ties := -1, 0
+	for rank := range s.peers {
+		p := &s.peers[rank]
+		if !p.waits || !any && s.now.Sub(p.gained) < turnFor {
+			continue
+		}
 		switch {
-		case rates[a] > rates[b]:
-			return -1
-		case rates[a] < rates[b]:
-			return 1
-		}
-		return 0
-	})
-	s.mix(interested)
-	best, rest := interested[:s.Slots-1], interested[s.Slots-1:]
-	if now.Sub(s.rotated) >= optimisticFor || !slices.Contains(rest, s.optimistic) {
-		s.rotated = now
-		s.optimistic = rest[s.Rand.IntN(len(rest))]
-	}
-	var others []int
-	for _, rank := range rest {
-		if rank != s.optimistic {
-			others = append(others, rank)
+		case best < 0 || p.served.Before(s.peers[best].served):
+			best, ties = rank, 1
+		case p.served.Equal(s.peers[best].served):
+			if ties++; s.Rand.IntN(ties) == 0 {
+				best = rank
+			}
 		}
 	}
-	return s.serve(append(slices.Clone(best), s.optimistic), others, changes)
+	return best
+}
+
+// Stirred says whether Rechoke may have something to say before time goes on.
+func (s *State) Stirred() bool { return s.stirred }
+
+// Serves says whether a peer's request is to be answered: we have the piece, the blocks
+// exist and the peer is not choked. Otherwise it is ignored, as the peer has been told.
+func (s *State) Serves(rank int, r Request) bool {
+	return !s.peers[rank].choked && s.have.Has(r.Piece) &&
+		0 <= r.Lo && r.Lo < r.Hi && r.Hi <= s.Layout.Blocks(r.Piece)
 }
 
 // offers says whether we have a piece that a peer lacks, and nobody of its site has if that is another.
@@ -75,34 +166,6 @@ func (s *State) offers(rank int) bool {
 		return false
 	}
 	return s.have.Count() > has.Count() || !has.Covers(s.have)
-}
-
-func (s *State) split(ranks []int) (served, waiting []int) {
-	for _, rank := range ranks {
-		if s.peers[rank].choked {
-			waiting = append(waiting, rank)
-		} else {
-			served = append(served, rank)
-		}
-	}
-	return served, waiting
-}
-
-// serve unchokes and chokes, and appends what changed.
-func (s *State) serve(unchoke, choke []int, changes []Choke) []Choke {
-	for _, rank := range choke {
-		if p := &s.peers[rank]; !p.choked {
-			p.choked = true
-			changes = append(changes, Choke{rank, true})
-		}
-	}
-	for _, rank := range unchoke {
-		if p := &s.peers[rank]; p.choked {
-			p.choked = false
-			changes = append(changes, Choke{rank, false})
-		}
-	}
-	return changes
 }
 
 // meter measures a rate over about the last second.

@@ -2,8 +2,8 @@
 // serves, once pieces of an object have left the store.
 //
 // It is the second phase of Chiba et al. 2010, section 4: nodes tell each
-// other what they possess, ask for what they lack, announce what they got, and
-// choking moves connections to the peers with the best throughput. Choices that the paper leaves open are
+// other what they possess, ask for what they lack, announce what they got,
+// and choking decides who is served. Choices that the paper leaves open are
 // BitTorrent's (Cohen, "Incentives build robustness in BitTorrent", 2003),
 // without its incentives, since all nodes here work for one job:
 //
@@ -11,8 +11,8 @@
 //	               holders; ties are broken at random, so that nodes differ
 //	in flight      per peer as much as it delivers in a quarter second, at
 //	               least two blocks: the pipe never drains, little is lost if it dies
-//	choking        at most Slots peers are served at a time: those with the best
-//	               measured throughput, and one, in turn, whoever it is
+//	partners       in a large swarm a node serves Slots others, its partners, all the time. The partners
+//	               of all make a random graph in which everybody has as many (Graph)
 //	end-game       when every missing piece is on its way, an idle peer is asked
 //	               for the second half of what a busy one still owes; what comes twice is cancelled
 //	hoarding       who alone has a piece and gives nothing for HoardAfter does not count
@@ -30,7 +30,6 @@
 package exchange
 
 import (
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -41,11 +40,10 @@ import (
 
 // Choices that were measured rather than left to users.
 const (
-	DefaultSlots  = 8                      // peers served at once
+	DefaultSlots  = 8                      // partners
 	SnubAfter     = 5 * time.Second        // owes blocks and sends none
 	HoardAfter    = 30 * time.Second       // has a piece alone, and gives nothing
-	rechokeEvery  = time.Second            // slots move to better peers
-	optimisticFor = 3 * time.Second        // the slot given in turn
+	turnFor       = 3 * time.Second        // who is no partner is served for as long, in turn
 	inFlight      = 250 * time.Millisecond // of a peer's rate
 	leastInFlight = 2 * piece.BlockSize
 )
@@ -56,9 +54,11 @@ type Config struct {
 	Nodes   int
 	Layout  piece.Layout
 	Barrier bool       // ask for nothing until every piece has a living holder
-	Slots   int        // peers served at once; zero: DefaultSlots
-	Rand    *rand.Rand // breaks ties and picks the optimistic slot; not nil
+	Slots   int        // partners of a node that has no fewer peers; zero: DefaultSlots
+	Rand    *rand.Rand // breaks ties; not nil
 	Sites   []int      // by rank: the site that it is in, numbered from 0, -1 for none; nil: there are no sites
+
+	Partners []int // ranks, of which each has us among its own; nil: what the function Partners says
 }
 
 // Request asks a peer for the blocks Lo ≤ b < Hi of a piece.
@@ -75,48 +75,67 @@ type State struct {
 	Config
 	have    *piece.Set
 	known   *piece.Set // pieces whose digest is known
-	holders []int      // by piece: living nodes that have it, ourselves included
+	holders []int32    // by piece of known digest: living nodes that have it, ourselves included
 	covered int        // pieces with a holder
 	open    bool       // the barrier has been passed
 	peers   []peer     // by rank; our own place is unused
-	wants   map[int]*want
-	fresh   []int // pieces neither had nor wanted, in no order
-	place   []int // by piece: its index in fresh, or -1
-	loose   bool  // some want may have blocks that are neither here nor asked for
-	site    *site // nil: there are no sites
+	serving []int32    // ranks that serve us, in no order
+	order   []int32    // of these, of the last call of Asks
+	wants   []*want    // in no order
+	unused  []*want
+	fresh   []int32 // pieces neither had nor wanted, in no order
+	place   []int32 // by piece: its index in fresh; that in wants, as wanted says; or absent
+	loose   bool    // some want may have blocks that are neither here nor asked for
 
-	rechoked, rotated time.Time
-	optimistic        int       // the rank served in turn, or -1
-	now               time.Time // when we were last asked for anything
+	site *site // nil: there are no sites
+
+	stirred bool      // there may be something for Rechoke to do
+	turns   time.Time // when slots go round next; zero: when something stirs
+	snubs   time.Time // when we last looked for who snubs us
+	now     time.Time // when we were last asked for anything
 }
 
 type peer struct {
 	up      bool
-	has     piece.Set
 	chokes  bool // it does not serve us
 	choked  bool // we do not serve it
-	owes    unit.Bytes
-	heard   time.Time // of the last block, or of the first request after none were owed
-	gave    time.Time // when it last gave us anything, or began to have a piece alone
+	partner bool
+	waits   bool // for its turn; only during Rechoke
 	snubbed bool
 	dry     bool // it has nothing that we could ask for, since anything last changed
-	in, out meter
+	owes    unit.Bytes
+	has     piece.Set
+	served  time.Time // when its turn last began; zero: never
+	gained  time.Time // when it last announced a piece
+	heard   time.Time // of the last block, or of the first request after none were owed
+	gave    time.Time // when it last gave us anything, or began to have a piece alone
+	in      meter
 }
 
 // want is a piece on its way from peers.
 type want struct {
-	blocks []blockState
-	left   int  // blocks not yet here
-	alone  bool // to be asked of one peer at a time: blocks of several made a wrong piece
+	piece int32
+	left  int32   // blocks not yet here
+	free  int32   // of them, not asked for
+	alone bool    // to be asked of one peer at a time: blocks of several made a wrong piece
+	asked []int32 // by block: the rank that owes it, nobody, or here
+	twice []owing // blocks that a second peer owes
 
 	imports bool      // it was first asked of another site
 	began   time.Time // when
 }
 
-type blockState struct {
-	here  bool
-	asked []int // ranks that owe it
-}
+type owing struct{ block, rank int32 }
+
+const (
+	nobody int32 = -1
+	here   int32 = -2
+
+	absent int32 = -1 // in State.place: had, or reserved
+)
+
+// wanted is the index in State.wants of a piece whose place is below absent, and the other way round.
+func wanted(at int32) int32 { return -2 - at }
 
 // New returns the state of a node that has nothing and knows of nobody.
 func New(c Config) *State {
@@ -125,15 +144,20 @@ func New(c Config) *State {
 	}
 	n := c.Layout.Count()
 	s := &State{
-		Config: c, have: piece.NewSet(n), known: piece.NewSet(n), holders: make([]int, n),
-		peers: make([]peer, c.Nodes), wants: map[int]*want{}, fresh: make([]int, n), place: make([]int, n),
-		optimistic: -1, open: !c.Barrier || n == 0,
+		Config: c, have: piece.NewSet(n), known: piece.NewSet(n), holders: make([]int32, n),
+		peers: make([]peer, c.Nodes), fresh: make([]int32, n), place: make([]int32, n), open: !c.Barrier || n == 0,
 	}
 	for i := range s.fresh {
-		s.fresh[i], s.place[i] = i, i
+		s.fresh[i], s.place[i] = int32(i), int32(i)
 	}
 	for i := range s.peers {
 		s.peers[i] = peer{has: *piece.NewSet(n), chokes: true, choked: true}
+	}
+	if c.Partners == nil {
+		c.Partners = Partners(c.Self, c.Nodes, c.Slots, c.Sites)
+	}
+	for _, rank := range c.Partners {
+		s.peers[rank].partner = true
 	}
 	s.site = newSite(c)
 	return s
@@ -145,17 +169,19 @@ func (s *State) Have() *piece.Set { return s.have }
 // Open says whether pieces are exchanged yet: phase 2 of the paper.
 func (s *State) Open() bool { return s.open }
 
-// Held says whether some living node, ourselves included, possesses piece p.
+// Held says whether some living node, ourselves included, possesses piece p. What a node says that it
+// has counts once the digest is known by which it can be checked.
 func (s *State) Held(p int) bool { return s.holders[p] > 0 }
 
 // Possesses says whether a peer has announced piece p.
 func (s *State) Possesses(rank, p int) bool { return s.peers[rank].has.Has(p) }
 
-// AloneWith returns a piece that we lack, only that peer has, and we may ask it for.
+// AloneWith returns a piece that we lack, only that peer has, and we may ask it for; or one whose digest
+// nobody has told us, which who has the piece should have.
 func (s *State) AloneWith(rank int) (piece int, ok bool) {
 	for r := range s.have.Missing() {
 		for i := r.Lo; i < r.Hi; i++ {
-			if s.holders[i] == 1 && s.peers[rank].has.Has(i) && s.may(rank, i) {
+			if s.peers[rank].has.Has(i) && (!s.known.Has(i) || s.open && s.holders[i] == 1) && s.may(rank, i) {
 				return i, true
 			}
 		}
@@ -164,20 +190,20 @@ func (s *State) AloneWith(rank int) (piece int, ok bool) {
 }
 
 // Hoards returns a piece that we lack and only that peer has, if it has given us nothing for
-// HoardAfter, though others may give all the while: it does not have what it announces, or serves nobody. One that chokes us and may
-// be serving others gets as long as it takes it to go round twice. O(missing pieces) for those that have
+// HoardAfter, though others may give all the while: it does not have what it announces, or serves nobody. One that chokes us
+// and may be serving its partners gets as long as it takes it to go round. O(missing pieces) for those that have
 // given nothing for as long.
 func (s *State) Hoards(rank int, now time.Time) (piece int, ok bool) {
 	p := &s.peers[rank]
 	wait := HoardAfter
-	if p.chokes && s.Nodes-1 > s.Slots {
-		wait += 2 * optimisticFor * time.Duration(s.Nodes)
+	if p.chokes && !p.partner {
+		wait += turnFor * time.Duration(s.Nodes)
 	}
 	switch {
 	case p.gave.IsZero(): // it came before there was a time
 		p.gave = now
 		return 0, false
-	case !s.open || !p.up || now.Sub(p.gave) <= wait:
+	case !p.up || now.Sub(p.gave) <= wait:
 		return 0, false
 	case !p.chokes && p.owes == 0 && !s.near(rank): // we have asked others for as much as crosses
 		p.gave = now
@@ -188,16 +214,19 @@ func (s *State) Hoards(rank int, now time.Time) (piece int, ok bool) {
 
 // Up notes that a peer is connected. Both sides begin choked.
 func (s *State) Up(rank int) {
+	s.Choked(rank, true)
 	p := &s.peers[rank]
-	p.up, p.chokes, p.choked, p.snubbed, p.owes, p.gave = true, true, true, false, 0, s.now
+	p.up, p.choked, p.snubbed, p.owes, p.gave, p.gained = true, true, false, 0, s.now, s.now
+	s.stirred = true
 }
 
 // Down notes that a connection is lost. What the peer owed is free to be asked
 // of others; its possessions still count until Gone.
 func (s *State) Down(rank int) {
-	s.release(rank)
+	s.Choked(rank, true)
 	p := &s.peers[rank]
-	p.up, p.chokes, p.choked = false, true, true
+	p.up, p.choked = false, true
+	s.stirred = true
 }
 
 // Gone notes that a peer is dead or has left: nothing it has counts any more.
@@ -206,7 +235,9 @@ func (s *State) Gone(rank int) {
 	p := &s.peers[rank]
 	for r := range p.has.Ranges() {
 		for i := r.Lo; i < r.Hi; i++ {
-			s.held(rank, i, -1)
+			if s.known.Has(i) {
+				s.held(rank, i, -1)
+			}
 		}
 	}
 	p.has = *piece.NewSet(s.have.Len())
@@ -214,7 +245,7 @@ func (s *State) Gone(rank int) {
 }
 
 // held notes that one node more (d = 1) or fewer (-1) has piece i.
-func (s *State) held(rank, i, d int) {
+func (s *State) held(rank, i int, d int32) {
 	s.heldAt(rank, i, d)
 	before := s.holders[i] > 0
 	s.holders[i] += d
@@ -234,35 +265,47 @@ func (s *State) held(rank, i, d int) {
 // Announced notes that a peer has the pieces of r, which must lie within the
 // object. It says whether any of them was news.
 func (s *State) Announced(rank int, r piece.Range) (news bool) {
-	if p := &s.peers[rank]; s.now.Sub(p.gave) > HoardAfter/2 {
+	p := &s.peers[rank]
+	if s.now.Sub(p.gave) > HoardAfter/2 {
 		if _, alone := s.AloneWith(rank); !alone {
 			p.gave = s.now
 		}
 	}
 	for i := r.Lo; i < r.Hi; i++ {
-		if s.peers[rank].has.Add(i) {
-			s.held(rank, i, 1)
+		if p.has.Add(i) {
+			if s.known.Has(i) {
+				s.held(rank, i, 1)
+			}
 			news = true
 		}
 	}
 	if news {
-		s.peers[rank].dry = false
+		p.dry, p.gained = false, s.now
+		s.stirred = s.stirred || p.has.Full() || !p.partner && !p.choked
 	}
 	return news
 }
 
 // Withdrawn notes that a peer's piece i does not count: it was found to be wrong.
 func (s *State) Withdrawn(rank, i int) {
-	if s.peers[rank].has.Remove(i) {
+	if s.peers[rank].has.Remove(i) && s.known.Has(i) {
 		s.held(rank, i, -1)
 		s.deserted(rank)
 	}
 }
 
-// Known notes that the digest of piece i is known, so that it may be asked for.
+// Known notes that the digest of piece i is known, so that it may be asked for, and counts as held
+// by those who have it.
 func (s *State) Known(i int) {
-	if s.known.Add(i) {
-		s.wet()
+	if !s.known.Add(i) {
+		return
+	}
+	for rank := range s.peers {
+		p := &s.peers[rank]
+		if p.has.Has(i) {
+			s.held(rank, i, 1)
+		}
+		p.dry = false
 	}
 }
 
@@ -276,23 +319,41 @@ func (s *State) wet() {
 // Covered says whether every piece has a living holder.
 func (s *State) Covered() bool { return s.covered == len(s.holders) }
 
-// Got notes that we possess piece i, wherever it came from. It returns what to
+// Got notes that we possess piece i, wherever it came from, and so know its digest. It returns what to
 // cancel: blocks of it that peers still owe.
 func (s *State) Got(i int) (cancel []Ask) {
+	s.Known(i)
 	if s.have.Add(i) {
 		s.held(s.Self, i, 1)
+		s.stirred = true
 	}
-	if w := s.wants[i]; w != nil {
+	if w := s.want(i); w != nil {
 		s.imported(w)
-		for b := range w.blocks {
-			for _, rank := range w.blocks[b].asked {
-				s.peers[rank].owes -= s.blockSize(i, b)
-				cancel = addBlock(cancel, rank, i, b)
-			}
-		}
-		delete(s.wants, i)
+		cancel = s.void(w)
+		s.unwant(w)
 	}
 	s.unfresh(i)
+	return cancel
+}
+
+// void takes back all that is asked for of a piece, and returns what to cancel.
+func (s *State) void(w *want) (cancel []Ask) {
+	i := int(w.piece)
+	for b, rank := range w.asked {
+		if rank == here {
+			continue
+		}
+		if rank != nobody {
+			s.peers[rank].owes -= s.blockSize(i, b)
+			cancel = addBlock(cancel, int(rank), i, b)
+		}
+		for _, t := range w.twice {
+			if int(t.block) == b {
+				s.peers[t.rank].owes -= s.blockSize(i, b)
+				cancel = addBlock(cancel, int(t.rank), i, b)
+			}
+		}
+	}
 	return cancel
 }
 
@@ -308,24 +369,24 @@ func (s *State) Lost(i int) {
 // Spoiled notes that the blocks of piece i, from several peers, did not make
 // the piece: it is fetched again, from one peer only. It returns what to cancel.
 func (s *State) Spoiled(i int) (cancel []Ask) {
-	w := s.wants[i]
+	w := s.want(i)
 	if w == nil {
 		return nil
 	}
-	for b := range w.blocks {
-		for _, rank := range w.blocks[b].asked {
-			s.peers[rank].owes -= s.blockSize(i, b)
-			cancel = addBlock(cancel, rank, i, b)
-		}
-		w.blocks[b] = blockState{}
-	}
-	w.left, w.alone, s.loose = len(w.blocks), true, true
+	cancel = s.void(w)
+	w.begin(len(w.asked))
+	w.alone, s.loose = true, true
 	s.wet()
 	return cancel
 }
 
 // Choked notes whether a peer serves us. One that stops owes nothing any more.
 func (s *State) Choked(rank int, chokes bool) {
+	if at := slices.Index(s.serving, int32(rank)); at >= 0 && chokes {
+		s.serving = slices.Delete(s.serving, at, at+1)
+	} else if at < 0 && !chokes {
+		s.serving = append(s.serving, int32(rank))
+	}
 	s.peers[rank].chokes = chokes
 	if chokes {
 		s.release(rank)
@@ -338,23 +399,47 @@ func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 	p := &s.peers[rank]
 	p.heard, p.gave, p.snubbed = now, now, false
 	p.in.add(s.blockSize(i, b), now)
-	w := s.wants[i]
-	if w == nil || b >= len(w.blocks) {
+	w := s.want(i)
+	if w == nil || b >= len(w.asked) || w.asked[b] == here {
 		return nil
 	}
-	k := &w.blocks[b]
-	for _, other := range k.asked {
+	for other, ok := w.take(b); ok; other, ok = w.take(b) {
 		s.peers[other].owes -= s.blockSize(i, b)
-		if other != rank {
-			cancel = addBlock(cancel, other, i, b)
+		if int(other) != rank {
+			cancel = addBlock(cancel, int(other), i, b)
 		}
 	}
-	k.asked = nil
-	if !k.here {
-		k.here = true
-		w.left--
-	}
+	w.asked[b] = here
+	w.left--
+	w.free--
 	return cancel
+}
+
+// take takes back the request for a block of one that owes it. ok is false if nobody does.
+func (w *want) take(b int) (rank int32, ok bool) {
+	rank = w.asked[b]
+	if rank < 0 {
+		return 0, false
+	}
+	w.untake(b, rank)
+	return rank, true
+}
+
+// untake takes back the request for a block that a peer owes. It returns false if it does not owe it.
+func (w *want) untake(b int, rank int32) bool {
+	second := slices.IndexFunc(w.twice, func(t owing) bool { return int(t.block) == b && (t.rank == rank || w.asked[b] == rank) })
+	switch {
+	case w.asked[b] == rank && second >= 0:
+		w.asked[b] = w.twice[second].rank
+	case w.asked[b] == rank:
+		w.asked[b] = nobody
+		w.free++
+		return true
+	case second < 0:
+		return false
+	}
+	w.twice = slices.Delete(w.twice, second, second+1)
+	return true
 }
 
 // Discarded notes that a block came from a peer and was thrown away: somebody
@@ -362,13 +447,10 @@ func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 func (s *State) Discarded(rank, i, b int, now time.Time) {
 	p := &s.peers[rank]
 	p.heard, p.gave, p.snubbed = now, now, false
-	if w := s.wants[i]; w != nil && b < len(w.blocks) {
-		if x := slices.Index(w.blocks[b].asked, rank); x >= 0 {
-			w.blocks[b].asked = slices.Delete(w.blocks[b].asked, x, x+1)
-			p.owes -= s.blockSize(i, b)
-			s.loose = true
-			s.wet()
-		}
+	if w := s.want(i); w != nil && b < len(w.asked) && w.untake(b, int32(rank)) {
+		p.owes -= s.blockSize(i, b)
+		s.loose = true
+		s.wet()
 	}
 }
 
@@ -384,56 +466,57 @@ func (s *State) Reserve(i int) bool {
 
 // Unreserve puts a reserved piece back that the store did not deliver.
 func (s *State) Unreserve(i int) {
-	if s.wants[i] == nil && !s.have.Has(i) {
+	if s.place[i] == absent && !s.have.Has(i) {
 		s.refresh(i)
 	}
 }
 
 // Abandon gives up a piece on its way from peers. It returns what to cancel.
 func (s *State) Abandon(i int) (cancel []Ask) {
-	cancel = s.Spoiled(i)
-	if s.wants[i] != nil {
-		delete(s.wants, i)
+	if w := s.want(i); w != nil {
+		cancel = s.void(w)
+		s.unwant(w)
 		s.refresh(i)
 	}
 	return cancel
 }
 
-// Sent notes that n bytes were served to a peer.
-func (s *State) Sent(rank int, n unit.Bytes, now time.Time) { s.peers[rank].out.add(n, now) }
-
-// Serves says whether a peer's request is to be answered: we have the piece, the blocks
-// exist and the peer is not choked. Otherwise it is ignored, as the peer has been told.
-func (s *State) Serves(rank int, r Request) bool {
-	return !s.peers[rank].choked && s.have.Has(r.Piece) &&
-		0 <= r.Lo && r.Lo < r.Hi && r.Hi <= s.Layout.Blocks(r.Piece)
-}
-
 // Asks returns the requests to send now, and those to cancel because their peer was
-// found to be snubbing us. O(peers), plus O(missing pieces) for each new piece asked for and
+// found to be snubbing us. O(peers that serve us), plus O(missing pieces) for each new piece asked for and
 // for each peer that turns out to have nothing new.
 func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 	s.now = now
 	if !s.open {
 		return nil, nil
 	}
-	for rank := range s.peers {
-		p := &s.peers[rank]
-		if p.up && !p.snubbed && p.owes > 0 && now.Sub(p.heard) > SnubAfter && s.replaceable(rank) {
-			cancel = append(cancel, s.release(rank)...)
-			p.snubbed = true
+	if now.Sub(s.snubs) >= SnubAfter/20 {
+		s.snubs = now
+		for rank := range s.peers {
+			p := &s.peers[rank]
+			if p.up && !p.snubbed && p.owes > 0 && now.Sub(p.heard) > SnubAfter && s.replaceable(rank) {
+				cancel = append(cancel, s.release(rank)...)
+				p.snubbed = true
+			}
 		}
 	}
-	order := s.Rand.Perm(len(s.peers)) // so that no peer is always first to be asked
+	order := s.order[:0]
+	if n := len(s.serving); n > 0 {
+		first := s.Rand.IntN(n) // so that no peer is always first to be asked
+		order = append(append(order, s.serving[first:]...), s.serving[:first]...)
+	}
+	s.order = order
 	cancel = append(cancel, s.crossing(order, now)...)
-	for _, rank := range order {
+	for _, k := range order {
+		rank := int(k)
 		p := &s.peers[rank]
-		if !p.up || p.chokes || p.snubbed && p.owes > 0 || !s.lane(rank) {
+		if !p.up || p.snubbed && p.owes > 0 || !s.lane(rank) {
 			continue
 		}
-		limit := max(leastInFlight, unit.Bytes(float64(p.in.at(now))*inFlight.Seconds()))
+		limit := leastInFlight
 		if p.snubbed {
 			limit = 1 // one try, so that it can show that it is back
+		} else if p.owes >= limit && !p.dry {
+			limit = max(limit, unit.Bytes(float64(p.in.at(now))*inFlight.Seconds()))
 		}
 		for p.owes < limit {
 			if p.dry {
@@ -450,9 +533,9 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 			if before == 0 {
 				p.heard = now
 			}
-			w := s.wants[r.Piece]
+			w := s.want(r.Piece)
 			for b := r.Lo; b < r.Hi; b++ {
-				w.blocks[b].asked = append(w.blocks[b].asked, rank)
+				w.ask(b, int32(rank))
 				p.owes += s.blockSize(r.Piece, b)
 			}
 			s.asksFor(rank, before, p.owes)
@@ -462,25 +545,40 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 	return ask, cancel
 }
 
+func (w *want) ask(b int, rank int32) {
+	if w.asked[b] == nobody {
+		w.asked[b] = rank
+		w.free--
+	} else {
+		w.twice = append(w.twice, owing{int32(b), rank})
+	}
+}
+
 // pick chooses what to ask of a peer: the rest of a piece already begun, else
 // the rarest of the pieces nobody was asked for, else a share of the end-game.
 func (s *State) pick(rank int) (Request, bool) {
 	has := &s.peers[rank].has
 	if s.loose {
-		bestWant, loose := Request{Piece: -1}, false
-		for i, w := range s.wants {
-			lo, hi := w.unasked()
-			loose = loose || lo < hi
-			if lo < hi && has.Has(i) && s.may(rank, i) && (bestWant.Piece < 0 || i < bestWant.Piece) && !(w.alone && w.anyAsked()) {
-				bestWant = Request{i, lo, hi}
+		var best *want
+		loose := false
+		for _, w := range s.wants {
+			if w.free == 0 {
+				continue
+			}
+			loose = true
+			if has.Has(int(w.piece)) && s.may(rank, int(w.piece)) && (best == nil || w.left < best.left || w.left == best.left && w.piece < best.piece) && !(w.alone && w.anyAsked()) {
+				best = w
 			}
 		}
-		if s.loose = loose; bestWant.Piece >= 0 {
-			return bestWant, true
+		s.loose = loose
+		if best != nil {
+			lo, hi := best.unasked()
+			return Request{int(best.piece), lo, hi}, true
 		}
 	}
 	best, ties, holders := -1, 0, s.rarity(rank)
-	for _, i := range s.fresh {
+	for _, k := range s.fresh {
+		i := int(k)
 		if !has.Has(i) || !s.known.Has(i) || !s.may(rank, i) {
 			continue
 		}
@@ -496,7 +594,8 @@ func (s *State) pick(rank int) (Request, bool) {
 	if best >= 0 {
 		s.unfresh(best)
 		n := s.Layout.Blocks(best)
-		s.wants[best] = &want{blocks: make([]blockState, n), left: n, imports: !s.near(rank), began: s.now}
+		w := s.newWant(best, n)
+		w.imports, w.began = !s.near(rank), s.now
 		return Request{best, 0, n}, true
 	}
 	if s.peers[rank].owes > 0 || len(s.fresh) > 0 || !s.near(rank) {
@@ -509,13 +608,14 @@ func (s *State) pick(rank int) (Request, bool) {
 // run of blocks that one other peer still owes.
 func (s *State) endgame(rank int) (r Request, ok bool) {
 	longest := 0
-	for i, w := range s.wants {
+	for _, w := range s.wants {
+		i := int(w.piece)
 		if w.alone || !s.peers[rank].has.Has(i) {
 			continue
 		}
-		for lo := 0; lo < len(w.blocks); {
+		for lo := 0; lo < len(w.asked); {
 			hi := lo
-			for hi < len(w.blocks) && len(w.blocks[hi].asked) == 1 && w.blocks[hi].asked[0] != rank {
+			for hi < len(w.asked) && w.asked[hi] >= 0 && w.asked[hi] != int32(rank) && !w.askedTwice(hi) {
 				hi++
 			}
 			if n := hi - lo; n > longest || n == longest && n > 0 && i < r.Piece {
@@ -527,30 +627,31 @@ func (s *State) endgame(rank int) (r Request, ok bool) {
 	return r, ok
 }
 
+func (w *want) askedTwice(b int) bool {
+	return len(w.twice) > 0 && slices.ContainsFunc(w.twice, func(t owing) bool { return int(t.block) == b })
+}
+
 // unasked is the first run of blocks that are neither here nor owed by anybody.
 func (w *want) unasked() (lo, hi int) {
-	for lo < len(w.blocks) && (w.blocks[lo].here || len(w.blocks[lo].asked) > 0) {
+	for lo < len(w.asked) && w.asked[lo] != nobody {
 		lo++
 	}
-	for hi = lo; hi < len(w.blocks) && !w.blocks[hi].here && len(w.blocks[hi].asked) == 0; {
+	for hi = lo; hi < len(w.asked) && w.asked[hi] == nobody; {
 		hi++
 	}
 	return lo, hi
 }
 
 func (w *want) anyAsked() bool {
-	return slices.ContainsFunc(w.blocks, func(b blockState) bool { return len(b.asked) > 0 })
+	return slices.ContainsFunc(w.asked, func(rank int32) bool { return rank >= 0 })
 }
 
 // release frees what a peer owes, so that it can be asked of others.
 func (s *State) release(rank int) (freed []Ask) {
-	for _, i := range slices.Sorted(maps.Keys(s.wants)) {
-		w := s.wants[i]
-		for b := range w.blocks {
-			k := &w.blocks[b]
-			if x := slices.Index(k.asked, rank); x >= 0 {
-				k.asked = slices.Delete(k.asked, x, x+1)
-				freed = addBlock(freed, rank, i, b)
+	for _, w := range s.wants {
+		for b := range w.asked {
+			if w.untake(b, int32(rank)) {
+				freed = addBlock(freed, rank, int(w.piece), b)
 			}
 		}
 	}
@@ -560,19 +661,59 @@ func (s *State) release(rank int) (freed []Ask) {
 	return freed
 }
 
+// want is what is on its way of piece i, or nil.
+func (s *State) want(i int) *want {
+	if at := s.place[i]; at < absent {
+		return s.wants[wanted(at)]
+	}
+	return nil
+}
+
+func (s *State) newWant(i, blocks int) *want {
+	var w *want
+	if last := len(s.unused) - 1; last >= 0 {
+		w, s.unused = s.unused[last], s.unused[:last]
+	} else {
+		w = new(want)
+	}
+	w.piece, w.alone = int32(i), false
+	w.begin(blocks)
+	s.place[i] = wanted(int32(len(s.wants)))
+	s.wants = append(s.wants, w)
+	return w
+}
+
+func (w *want) begin(blocks int) {
+	w.asked, w.twice = slices.Grow(w.asked[:0], blocks)[:blocks], w.twice[:0]
+	for b := range w.asked {
+		w.asked[b] = nobody
+	}
+	w.left, w.free = int32(blocks), int32(blocks)
+}
+
+func (s *State) unwant(w *want) {
+	at, last := wanted(s.place[w.piece]), len(s.wants)-1
+	s.wants[at] = s.wants[last]
+	s.place[s.wants[at].piece] = wanted(at)
+	s.place[w.piece] = absent
+	s.wants[last] = nil
+	s.wants = s.wants[:last]
+	s.unused = append(s.unused, w)
+}
+
 func (s *State) unfresh(i int) {
 	if at := s.place[i]; at >= 0 {
 		last := len(s.fresh) - 1
 		s.fresh[at] = s.fresh[last]
 		s.place[s.fresh[at]] = at
-		s.fresh, s.place[i] = s.fresh[:last], -1
+		s.fresh, s.place[i] = s.fresh[:last], absent
 	}
 }
 
 func (s *State) refresh(i int) {
-	if s.place[i] < 0 {
-		s.place[i] = len(s.fresh)
-		s.fresh = append(s.fresh, i)
+	if s.place[i] == absent {
+		s.place[i] = int32(len(s.fresh))
+		s.fresh = append(s.fresh, int32(i))
 		s.wet()
 	}
 }

@@ -67,7 +67,7 @@ func TestRarestFirst(t *testing.T) {
 			if len(ask) != 1 || ask[0].Peer != 1 {
 				t.Fatalf("asks %v after %v", ask, holders)
 			}
-			holders = append(holders, s.holders[ask[0].Piece])
+			holders = append(holders, int(s.holders[ask[0].Piece]))
 			s.Got(ask[0].Piece)
 		}
 		if want := []int{1, 2, 2, 2, 3, 3}; !slices.Equal(holders, want) {
@@ -203,7 +203,14 @@ func TestHoards(t *testing.T) {
 				s.Block(1, 99, 0, now)
 			}
 		}, 0},
-		{"serves others before us", 30, func(s *State, _ time.Time, _ int) { s.Choked(1, true) }, 0},
+		{"serves others before us", 30, func(s *State, _ time.Time, _ int) {
+			s.peers[1].partner = false
+			s.Choked(1, true)
+		}, 0},
+		{"does not serve us, its partner", 30, func(s *State, _ time.Time, _ int) {
+			s.peers[1].partner = true
+			s.Choked(1, true)
+		}, HoardAfter},
 		{"gives up what it had alone", 4, func(s *State, _ time.Time, second int) {
 			if second == 20 {
 				s.Announced(3, piece.Range{Lo: 0, Hi: 100})
@@ -260,45 +267,168 @@ func TestServes(t *testing.T) {
 			t.Errorf("Serves(%v) = %v", tt.r, got)
 		}
 	}
-	s.Announced(1, piece.Range{Lo: 0, Hi: 2})
-	if ch := s.Rechoke(t0); !slices.Equal(ch, []Choke{{1, true}}) {
-		t.Errorf("a peer that has everything: %v", ch)
+	s.Up(1)
+	if s.Serves(1, Request{0, 0, 4}) {
+		t.Error("serves a peer that has just come back, before it is told")
 	}
 }
 
-// Slots go to the best throughput, and every peer is served within bounded time.
+// Partners are served all the time, others in the places of those that need none, in turn, and one of those
+// that stand still.
 func TestChoking(t *testing.T) {
 	const nodes, slots = 30, 4
-	s := New(Config{Nodes: nodes, Layout: layout(10), Slots: slots, Rand: rand.New(rand.NewPCG(5, 5))})
+	s := New(Config{Nodes: nodes, Layout: layout(100), Slots: slots, Rand: rand.New(rand.NewPCG(5, 5))})
+	var partners, others []int
 	for i := 1; i < nodes; i++ {
 		s.Up(i)
+		if s.peers[i].partner {
+			partners = append(partners, i)
+		} else {
+			others = append(others, i)
+		}
 	}
-	s.Got(0)
-	served := map[int]int{}
-	for tick := range 4000 {
-		now := at(time.Duration(tick) * 100 * time.Millisecond)
-		s.Rechoke(now)
-		n := 0
-		for i := 1; i < nodes; i++ {
-			if !s.peers[i].choked {
-				n++
-				served[i]++
-				s.Sent(i, unit.Bytes(i*1000), now) // the higher the rank, the faster
+	s.Got(99)
+	tick := 0
+	run := func(ticks, most int) (served map[int]int) {
+		t.Helper()
+		served = map[int]int{}
+		for range ticks {
+			tick++
+			s.Rechoke(at(time.Duration(tick) * 100 * time.Millisecond))
+			n := 0
+			for i := 1; i < nodes; i++ {
+				if !s.peers[i].choked {
+					n++
+					served[i]++
+				} else if s.peers[i].partner && s.peers[i].up {
+					t.Fatalf("tick %d: partner %d is not served", tick, i)
+				}
+			}
+			if n != most {
+				t.Fatalf("tick %d: %d peers are served, want %d", tick, n, most)
 			}
 		}
-		if n != slots {
-			t.Fatalf("tick %d: %d peers are served, want %d", tick, n, slots)
+		return served
+	}
+	inTurn := func(served map[int]int, ticks int) {
+		t.Helper()
+		for _, i := range others {
+			if want := ticks / len(others); served[i] < want-60 || served[i] > want+60 {
+				t.Errorf("node %d was served in %d of %d ticks, want its share of %d", i, served[i], ticks, want)
+			}
 		}
 	}
-	for i := 1; i < nodes; i++ {
-		if served[i] == 0 {
-			t.Errorf("node %d was never served", i)
+	s.Rechoke(at(0))
+	for k := range 90 { // all get on
+		for i := 1; i < nodes; i++ {
+			s.Announced(i, piece.Range{Lo: k, Hi: k + 1})
+		}
+		run(20, slots)
+	}
+	run(9, slots)
+	run(40, slots+1)
+	inTurn(run(4000, slots+1), 4000)
+	s.Gone(partners[0])
+	s.Announced(partners[1], piece.Range{Lo: 0, Hi: 100})
+	inTurn(run(4000, slots-1+3), 3*4000) // the last one is still told what it may ask for, which is nothing
+	for _, i := range others {
+		s.Announced(i, piece.Range{Lo: 99, Hi: 100})
+	}
+	run(100, slots-1)
+}
+
+// Everybody has as many partners, they are partners of each other, and everybody can be reached.
+func TestGraph(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		nodes, degree := 10+rng.IntN(300), 3+rng.IntN(7)
+		g := Graph(nodes, degree, rand.New(rand.NewPCG(seed, 2)))
+		odd := 0
+		for i, with := range g {
+			if len(with) != degree {
+				odd++
+			}
+			for k, other := range with {
+				if int(other) == i || k > 0 && with[k-1] >= other || !slices.Contains(g[other], int32(i)) {
+					t.Fatalf("seed %d, %d nodes, degree %d: node %d has %v", seed, nodes, degree, i, with)
+				}
+			}
+		}
+		if odd > nodes*degree%2 {
+			t.Errorf("seed %d, %d nodes: %d have not %d partners", seed, nodes, odd, degree)
+		}
+		reached := map[int32]bool{0: true}
+		for todo := []int32{0}; len(todo) > 0; {
+			i := todo[0]
+			todo = todo[1:]
+			for _, k := range g[i] {
+				if !reached[k] {
+					reached[k] = true
+					todo = append(todo, k)
+				}
+			}
+		}
+		if len(reached) != nodes {
+			t.Errorf("seed %d, %d nodes, degree %d: %d can be reached", seed, nodes, degree, len(reached))
 		}
 	}
-	for i := nodes - slots + 1; i < nodes; i++ {
-		if served[i] < 1000 { // an equal share would be 550
-			t.Errorf("fast node %d was served in %d of 4000 ticks", i, served[i])
+}
+
+// All nodes of a swarm, and of each of its sites, agree who is whose partner.
+func TestPartnersAgree(t *testing.T) {
+	sites := make([]int, 60)
+	for i := range sites {
+		sites[i] = i % 3
+	}
+	for _, sites := range [][]int{nil, sites} {
+		var of []map[int]bool
+		for self := range 60 {
+			mine := map[int]bool{}
+			for _, k := range Partners(self, 60, DefaultSlots, sites) {
+				mine[k] = true
+				if sites != nil && sites[k] != sites[self] {
+					t.Errorf("node %d of site %d has partner %d of site %d", self, sites[self], k, sites[k])
+				}
+			}
+			of = append(of, mine)
 		}
+		for i, mine := range of {
+			if len(mine) != DefaultSlots {
+				t.Errorf("node %d has %d partners", i, len(mine))
+			}
+			for k := range mine {
+				if !of[k][i] {
+					t.Errorf("node %d is partner of %d, which does not know it", i, k)
+				}
+			}
+		}
+	}
+}
+
+// What somebody says that he has does not count before it could be checked: nobody waits for it.
+func TestUnknownDigestDoesNotCount(t *testing.T) {
+	s := New(Config{Nodes: 3, Layout: layout(2), Barrier: true, Rand: rand.New(rand.NewPCG(1, 1))})
+	s.Up(1)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 2})
+	s.Announced(2, piece.Range{Lo: 0, Hi: 1})
+	if s.Held(0) || s.Held(1) || s.Covered() || s.Open() {
+		t.Error("pieces count as held whose digest nobody knows")
+	}
+	if p, alone := s.AloneWith(2); !alone || p != 0 {
+		t.Error("node 2 owes a digest for piece 0, and nobody minds")
+	}
+	s.Known(0)
+	if !s.Held(0) || s.Held(1) || s.holders[0] != 2 {
+		t.Errorf("a digest became known: %d hold the piece, want 2", s.holders[0])
+	}
+	s.Gone(1)
+	s.Known(1)
+	if !s.Held(0) || s.Held(1) || s.holders[0] != 1 {
+		t.Errorf("a node is gone: %d and %d hold the pieces, want 1 and none", s.holders[0], s.holders[1])
+	}
+	s.Withdrawn(2, 0)
+	if s.Held(0) {
+		t.Error("a piece that was found to be wrong counts")
 	}
 }
 

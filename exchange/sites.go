@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -24,7 +23,7 @@ const lanes = 2
 
 // site is what a State knows because it is in one.
 type site struct {
-	near []int       // by piece: living nodes of our site that have it, ourselves included
+	near []int32     // by piece: living nodes of our site that have it, ourselves included
 	has  []piece.Set // by site: what its living nodes have together
 	ours piece.Set   // what we import
 	gone []bool      // by site: something that it had is had by one fewer: has is to be made anew
@@ -43,7 +42,7 @@ func newSite(c Config) *site {
 		return nil
 	}
 	n := c.Layout.Count()
-	x := &site{near: make([]int, n), ours: *piece.NewSet(n)}
+	x := &site{near: make([]int32, n), ours: *piece.NewSet(n)}
 	for _, k := range c.Sites {
 		for len(x.has) <= k {
 			x.has = append(x.has, *piece.NewSet(n))
@@ -64,7 +63,7 @@ func (s *State) may(rank, i int) bool {
 }
 
 // rarity is by how many holders the pieces of a peer are chosen.
-func (s *State) rarity(rank int) []int {
+func (s *State) rarity(rank int) []int32 {
 	if s.site != nil && s.near(rank) {
 		return s.site.near
 	}
@@ -107,7 +106,7 @@ func (s *State) ImportTook() time.Duration {
 }
 
 // heldAt is held, by site.
-func (s *State) heldAt(rank, i, d int) {
+func (s *State) heldAt(rank, i int, d int32) {
 	x := s.site
 	if x == nil || s.Sites[rank] < 0 {
 		return
@@ -115,7 +114,7 @@ func (s *State) heldAt(rank, i, d int) {
 	k := s.Sites[rank]
 	if k == s.Sites[s.Self] {
 		x.near[i] += d
-		x.shifted = x.shifted || d > 0 && x.near[i] == 1 && s.wants[i] != nil
+		x.shifted = x.shifted || d > 0 && x.near[i] == 1 && s.want(i) != nil
 		if d < 0 && x.near[i] == 0 {
 			s.wet()
 		}
@@ -145,7 +144,11 @@ func (s *State) deserted(rank int) {
 			has = s.have
 		}
 		for r := range has.Ranges() {
-			x.has[k].AddRange(r)
+			for i := r.Lo; i < r.Hi; i++ {
+				if s.known.Has(i) {
+					x.has[k].Add(i)
+				}
+			}
 		}
 	}
 }
@@ -160,7 +163,7 @@ func (s *State) lacks(rank int) *piece.Set {
 
 // crossing prepares a call of Asks: it frees what other sites owe that we have no business to ask them for
 // any more, and puts the peers that cross best before the others, those of which that is not known yet first.
-func (s *State) crossing(order []int, now time.Time) (cancel []Ask) {
+func (s *State) crossing(order []int32, now time.Time) (cancel []Ask) {
 	x := s.site
 	if x == nil {
 		return nil
@@ -191,7 +194,7 @@ func (s *State) crossing(order []int, now time.Time) (cancel []Ask) {
 			rates[rank] = rate
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
+	slices.SortStableFunc(order, func(a, b int32) int {
 		switch {
 		case rates[a] > rates[b]:
 			return -1
@@ -205,21 +208,25 @@ func (s *State) crossing(order []int, now time.Time) (cancel []Ask) {
 
 // withdraw frees the blocks that we may not ask other sites for any more.
 func (s *State) withdraw() (cancel []Ask) {
-	for _, i := range slices.Sorted(maps.Keys(s.wants)) {
-		w := s.wants[i]
-		for b := range w.blocks {
-			k := &w.blocks[b]
-			k.asked = slices.DeleteFunc(k.asked, func(rank int) bool {
-				if s.may(rank, i) {
-					return false
+	for k := len(s.wants) - 1; k >= 0; k-- { // unwant puts the last one into the place of one that goes
+		w := s.wants[k]
+		i := int(w.piece)
+		for b := range w.asked {
+			owing := []int32{w.asked[b]}
+			for _, t := range w.twice {
+				if int(t.block) == b {
+					owing = append(owing, t.rank)
 				}
-				s.peers[rank].owes -= s.blockSize(i, b)
-				cancel = addBlock(cancel, rank, i, b)
-				return true
-			})
+			}
+			for _, rank := range owing {
+				if rank >= 0 && !s.may(int(rank), i) && w.untake(b, rank) {
+					s.peers[rank].owes -= s.blockSize(i, b)
+					cancel = addBlock(cancel, int(rank), i, b)
+				}
+			}
 		}
-		if w.left == len(w.blocks) && !w.anyAsked() { // as if we had never asked
-			delete(s.wants, i)
+		if int(w.left) == len(w.asked) && !w.anyAsked() { // as if we had never asked
+			s.unwant(w)
 			s.refresh(i)
 		}
 	}
@@ -236,8 +243,8 @@ func (s *State) replaceable(rank int) bool {
 	if s.near(rank) {
 		return true
 	}
-	for i, w := range s.wants {
-		if s.holders[i] > 1 && slices.ContainsFunc(w.blocks, func(b blockState) bool { return slices.Contains(b.asked, rank) }) {
+	for _, w := range s.wants {
+		if s.holders[w.piece] > 1 && (slices.Contains(w.asked, int32(rank)) || slices.ContainsFunc(w.twice, func(t owing) bool { return int(t.rank) == rank })) {
 			return true
 		}
 	}
@@ -275,33 +282,5 @@ func (s *State) nothing(rank int) {
 func (s *State) imported(w *want) {
 	if s.site != nil && w.imports {
 		s.site.took = max(time.Millisecond, s.now.Sub(w.began))
-	}
-}
-
-// mix sees to it that among those that are best to serve, in order, a quarter is of other sites, if so many are
-// interested: what crosses is slower than what does not, and would have no slot.
-func (s *State) mix(interested []int) {
-	if s.site == nil {
-		return
-	}
-	best, far := s.Slots-1, 0
-	for _, rank := range interested[:best] {
-		if !s.near(rank) {
-			far++
-		}
-	}
-	at := best
-	for k := best - 1; k >= 0 && far < max(1, s.Slots/4); k-- {
-		if !s.near(interested[k]) {
-			continue
-		}
-		for at < len(interested) && s.near(interested[at]) {
-			at++
-		}
-		if at == len(interested) {
-			return
-		}
-		interested[k], interested[at] = interested[at], interested[k]
-		far++
 	}
 }

@@ -240,7 +240,6 @@ func (m *region) carry() {
 			in[at]--
 			m.crossed[at]++
 		}
-		m.nodes[k[0]].Sent(k[1], piece.BlockSize, m.now)
 		m.block(k[0], k[1], r)
 	}
 }

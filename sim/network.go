@@ -170,6 +170,13 @@ func (n *Network) Moved(f Flow) float64 {
 	return m
 }
 
+// SoFar is what Moved would say, and does not change what it will.
+func (n *Network) SoFar(f Flow) float64 {
+	fl := &n.flows[f]
+	n.settle(fl)
+	return fl.moved
+}
+
 // Moving says whether a flow was started and not stopped.
 func (n *Network) Moving(f Flow) bool { return n.flows[f].on }
 

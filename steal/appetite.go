@@ -11,8 +11,8 @@ const (
 	period       = time.Second      // over which goodput is measured
 	settled      = 10 * time.Second // from a probe that gained nothing to the next
 	aim          = time.Second      // how long one request to the store, and what one theft brings, are to last
-	firstStreams = 2
-	mostStreams  = 8
+	firstStreams = 1
+	MostStreams  = 8
 )
 
 // Appetite says how much a node takes from the store at a time: over how many
@@ -106,7 +106,7 @@ func (a *Appetite) probe(now time.Time) {
 	if now.Before(a.again) {
 		return
 	}
-	try := min(2*a.streams, mostStreams)
+	try := min(2*a.streams, MostStreams)
 	if a.fewer {
 		try = max(a.streams-1, 1)
 	}

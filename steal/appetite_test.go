@@ -36,7 +36,7 @@ func TestStreamsFollowMarginalGoodput(t *testing.T) {
 		rate        func(streams int) unit.Bandwidth
 		least, most int
 	}{
-		{"connections are capped", func(k int) unit.Bandwidth { return each * unit.Bandwidth(k) }, mostStreams, mostStreams},
+		{"connections are capped", func(k int) unit.Bandwidth { return each * unit.Bandwidth(k) }, MostStreams, MostStreams},
 		{"clients are capped", func(int) unit.Bandwidth { return each }, 1, firstStreams},
 		{"both", func(k int) unit.Bandwidth { return each * unit.Bandwidth(min(k, 5)) }, 4, 6},
 		{"connections hinder each other", func(k int) unit.Bandwidth { return each / unit.Bandwidth(k) }, 1, firstStreams},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/unit"
 )
 
 // This file is what tells one algorithm from another: who begins with what, whether there is a
@@ -13,11 +14,11 @@ import (
 // steals. All else is the same for all. A new algorithm has a name, a policy, and a branch where
 // it chooses otherwise.
 
-// Algorithms are those of package steal that can be simulated.
-var Algorithms = []string{steal.Flat, steal.NonSteal, steal.Steal}
+// Algorithms are those that can be simulated: all.
+var Algorithms = steal.Algorithms
 
 // Default is the algorithm where a scenario does not say.
-const Default = steal.Steal
+const Default = steal.Default
 
 // policy is what an algorithm sets in the rules, as in internal/swarm.
 type policy struct {
@@ -39,6 +40,8 @@ func (s *Scenario) policy(readers int) policy {
 		if p.perWork == 0 {
 			p.perWork = steal.DefaultPerWork(s.Layout, readers)
 		}
+	case steal.Stream:
+		p.steals, p.perWork, p.barrier, p.connections = true, max(1, s.PerWork), false, steal.MostStreams
 	default:
 		panic(fmt.Sprintf("scenario: algorithm %q", s.Algorithm))
 	}
@@ -71,7 +74,17 @@ func (w *world) divide() {
 }
 
 // streams is over how many of its connections a node reads now.
-func (w *world) streams(int) int { return w.policy.connections }
+func (w *world) streams(i int) int {
+	if w.Algorithm == steal.Stream {
+		return w.nodes[i].appetite.Streams()
+	}
+	return w.policy.connections
+}
+
+// works is how many works make so many bytes, one at least.
+func (w *world) worksOf(size unit.Bytes) int {
+	return max(1, int(size/(unit.Bytes(w.policy.perWork)*w.Layout.Piece)))
+}
 
 // next is what a node reads from the store next, with one request: works, and the pieces of
 // them that are missing. There are no works if there is nothing to read.
@@ -80,7 +93,11 @@ func (w *world) next(i int) (works []int, span piece.Range) {
 	if n.late && !w.policy.alone {
 		return nil, span
 	}
-	return n.works.Next(1, n.ex.Held)
+	most := 1
+	if w.Algorithm == steal.Stream {
+		most = w.worksOf(n.appetite.Request())
+	}
+	return n.works.Next(most, n.ex.Held)
 }
 
 // idle is what a node does when there is nothing for it to read: it asks another for works.
@@ -92,11 +109,15 @@ func (w *world) idle(i int) {
 	if victim, ok := n.works.Ask(n.ex.Held); ok {
 		n.asked++
 		w.after(answerWithin, event{kind: evGiveUp, node: int32(i), peer: n.asked})
-		w.tell(i, victim, event{kind: evGiveWork})
+		most := math.MaxInt32
+		if w.Algorithm == steal.Stream {
+			most = w.worksOf(n.appetite.Theft())
+		}
+		w.tell(i, victim, event{kind: evGiveWork, most: int32(most)})
 	}
 }
 
 // give answers a thief.
-func (w *world) give(i, thief int) {
-	w.tell(i, thief, event{kind: evWorks, hands: w.nodes[i].works.Give(thief, math.MaxInt32)})
+func (w *world) give(i, thief, most int) {
+	w.tell(i, thief, event{kind: evWorks, hands: w.nodes[i].works.Give(thief, most)})
 }

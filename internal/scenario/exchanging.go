@@ -41,7 +41,7 @@ func (w *world) got(i, p int) {
 			w.sim.At(n.told+tickEvery, event{kind: evTell, node: int32(i)})
 		}
 	}
-	w.stir(i)
+	w.slots(i)
 }
 
 // announce tells all neighbours what was got since the last time.
@@ -81,8 +81,8 @@ func (w *world) heard(e event) {
 				w.step(int(p.node))
 			}
 		}
-		if n.served < exchange.DefaultSlots {
-			w.stir(int(p.node))
+		if n.ex.Stirred() {
+			w.slots(int(p.node))
 		}
 	}
 }
@@ -100,25 +100,14 @@ func (w *world) opening(i int) bool {
 	return true
 }
 
-// stir has a node look at its slots at its next tick, if it has one to give.
-func (w *world) stir(i int) {
-	n := &w.nodes[i]
-	if n.served >= exchange.DefaultSlots || len(n.peers) == 0 {
-		return
-	}
-	next := n.phase + tickEvery*(math.Floor((w.sim.Now()-n.phase)/tickEvery)+1)
-	if next < n.tick-1e-9 {
-		n.tick = next
-		w.sim.At(next, event{kind: evTick, node: int32(i)})
-	}
-}
-
-// slots looks at whom a node serves, and whether somebody snubs it.
+// slots looks at whom a node serves.
 func (w *world) slots(i int) {
 	n := &w.nodes[i]
+	if n.killed || n.dead || n.stopped || n.absent {
+		return
+	}
 	for _, c := range n.ex.Rechoke(w.now) {
 		p := &n.peers[c.Peer]
-		n.serve(c.Peer, !c.Choked)
 		if !c.Choked {
 			w.after(p.delay, event{kind: evUnchoke, node: p.node, peer: p.mine})
 			continue
@@ -126,21 +115,6 @@ func (w *world) slots(i int) {
 		w.after(p.delay, event{kind: evChoke, node: p.node, peer: p.mine})
 		if c := w.nodes[p.node].peers[p.mine].in; c >= 0 {
 			w.choke(c)
-		}
-	}
-	n.tick = w.sim.Now() + rechokeEvery
-	w.sim.At(n.tick, event{kind: evTick, node: int32(i)})
-	w.step(i)
-}
-
-// serve notes whether a node serves a peer.
-func (n *node) serve(rank int, serves bool) {
-	if p := &n.peers[rank]; p.served != serves {
-		p.served = serves
-		if serves {
-			n.served++
-		} else {
-			n.served--
 		}
 	}
 }
@@ -237,9 +211,6 @@ func (w *world) carried(k int32) {
 	w.settle(k)
 	w.goOn(&w.conns[k])
 	c := &w.conns[k]
-	if c.queued == 0 {
-		w.stir(int(c.from)) // it may have lost interest
-	}
 	// A peer that owes much is asked for no more. Near the end everybody may be, of what others owe.
 	n := &w.nodes[to]
 	if left := w.Layout.Count() - n.ex.Have().Count(); int(n.peers[c.rank].owes) <= w.few(c) || left <= 2*len(n.peers) {
@@ -297,8 +268,6 @@ func (w *world) block(i, rank, p, b int) {
 	t.left--
 	whole := t.left == 0
 	w.sendCancels(i, n.ex.Block(rank, p, b, w.now))
-	o := &w.nodes[at.node]
-	o.ex.Sent(int(at.mine), w.blockSize(p, b), w.now)
 	if whole {
 		n.drop(p)
 		w.got(i, p)

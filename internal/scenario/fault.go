@@ -101,11 +101,9 @@ func (w *world) losing(i int) {
 	for rank := range n.peers {
 		p := &n.peers[rank]
 		o := &w.nodes[p.node]
-		n.serve(rank, false)
-		o.serve(int(p.mine), false)
 		if !o.killed && !o.dead && !o.stopped && !o.absent {
 			w.step(int(p.node))
-			w.stir(int(p.node))
+			w.slots(int(p.node))
 		}
 	}
 	w.unanswered(i)

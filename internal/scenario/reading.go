@@ -5,6 +5,7 @@ import (
 
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/sim"
+	"github.com/freshet/freshet/unit"
 )
 
 // This file reads from the store, as internal/swarm does (fetch.go). What is read next is
@@ -105,6 +106,24 @@ func (w *world) begins(i, k int, works []int, span piece.Range) bool {
 		w.readOn(i, k)
 	}
 	return true
+}
+
+// feel looks at how fast a node reads from the store, as long as there is anything to read.
+func (w *world) feel(i int) {
+	n := &w.nodes[i]
+	if n.killed || n.done >= 0 || n.ex.Covered() {
+		return
+	}
+	total, busy := n.fromStore, 0
+	for k := range n.fetches {
+		if f := &n.fetches[k]; f.busy {
+			busy++
+			total += w.sim.SoFar(f.flow)
+		}
+	}
+	n.appetite.Read(unit.Bytes(total), busy == n.appetite.Streams(), w.now)
+	w.fetch(i)
+	w.after(feelEvery, event{kind: evFeel, node: int32(i)})
 }
 
 // readOn lets a connection move to the end of the piece that is coming.

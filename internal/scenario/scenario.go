@@ -12,8 +12,8 @@
 // announced when (gathered for 50 ms), the barrier, choking, end-game, what follows when nodes die. What is
 // left out: disks, processors, digests, TCP (a flow has its fair share at once). What is different:
 //
-//   - In a swarm of more than Neighbours+1 nodes a node exchanges with that many others only, picked
-//     at random. What all nodes have to know (which pieces some node holds, who took which works)
+//   - In a swarm of more than Neighbours+1 nodes a node is connected with that many others only, its
+//     partners (exchange.Graph). What all nodes have to know (which pieces some node holds, who took which works)
 //     goes from neighbour to neighbour: it is known to all after as many hops as the
 //     graph of neighbours is wide, each one gathering time and delay. To a State, what nodes
 //     beyond its neighbours hold is held by one more peer, elsewhere, that is never connected.
@@ -31,6 +31,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/internal/form"
 	"github.com/freshet/freshet/objstore/limit"
 	"github.com/freshet/freshet/piece"
@@ -83,7 +84,7 @@ const (
 )
 
 const (
-	defaultNeighbours = 16
+	defaultNeighbours = exchange.DefaultSlots
 	fullMesh          = 33 // so many nodes, and everybody is everybody's neighbour
 	maxHosts          = 100_000
 	maxPiece          = 16 * unit.MiB // the largest that freshet chooses by itself; its blocks fit a word

@@ -22,7 +22,8 @@ const (
 	reconnectFor = 3    // a lost connection comes back, or its node is dead
 	silentFor    = 20   // then the connection to a node that sends nothing is given up
 	answerWithin = 5    // giveWork; then another node is asked
-	rechokeEvery = 1    // slots move
+	turnEvery    = 1    // a node looks whose turn it is to be served
+	feelEvery    = 0.25 // a node looks at how fast it reads from the store
 )
 
 // Streams of randomness, all from the scenario's seed. Those of nodes begin at streamNodes.
@@ -30,7 +31,6 @@ const (
 	streamStore = iota
 	streamGraph
 	streamConnections
-	streamPhases
 	streamNodes
 )
 
@@ -71,21 +71,19 @@ type owner struct {
 // node is one node of the broadcast. Peers have local ranks: their index in peers. Its own is the
 // number of peers; the one after that is elsewhere.
 type node struct {
-	ex    *exchange.State
-	works *steal.Node
-	rng   *rand.Rand
-	peers []peer
-	waves []wave // peers by delay
-	host  int    // in the network
+	ex       *exchange.State
+	works    *steal.Node
+	appetite *steal.Appetite
+	rng      *rand.Rand
+	peers    []peer
+	waves    []wave // peers by delay
+	host     int    // in the network
 
 	fetches   []fetch
 	parts     []part
 	news      []int32        // got, not yet announced
 	told      float64        // when it last announced
 	telling   bool           // an announcement is on its timer
-	tick      float64        // when slots are looked at next
-	phase     float64        // of its ticks
-	served    int            // peers that it serves
 	asked     int32          // giveWorks so far: an answer that is waited for too long is told from the next
 	imports   *steal.Imports // nil: it shares with nobody what crosses
 	looks     bool           // a look for more to import is on its timer
@@ -111,14 +109,13 @@ type node struct {
 
 // peer is a neighbour as a node sees it.
 type peer struct {
-	node   int32
-	mine   int32 // our local rank there
-	in     int32 // conn from it to us, -1 before the first request
-	delay  float64
-	back   float64 // from it to us
-	owes   int32   // blocks asked of it that have not come; roughly, for who needs looking at
-	mute   bool    // it does not serve us
-	served bool    // we serve it
+	node  int32
+	mine  int32 // our local rank there
+	in    int32 // conn from it to us, -1 before the first request
+	delay float64
+	back  float64 // from it to us
+	owes  int32   // blocks asked of it that have not come; roughly, for who needs looking at
+	mute  bool    // it does not serve us
 }
 
 // wave is a run of local ranks that a message of ours reaches at the same time.
@@ -147,6 +144,7 @@ type conn struct {
 // event is what a timer brings.
 type event struct {
 	kind       kind
+	most       int32 // works that are asked for
 	node, peer int32 // whom it concerns; the local rank of who sent it, or whatever the kind says
 	req        exchange.Request
 	pieces     []int32
@@ -168,7 +166,8 @@ const (
 	evRumour                  // all hear that pieces are held by somebody, and claims
 	evGather                  // claims that were gathered begin to go round
 	evTell                    // node is to announce
-	evTick                    // node is to look at its slots
+	evTick                    // node is to look whom it serves
+	evFeel                    // node is to look at how fast it reads from the store
 	evGiveUp                  // node has waited for the answer to its giveWork number peer
 	evRead                    // the first byte of what node's connection peer reads has come
 	evDo                      // number node of the scenario's events
@@ -254,7 +253,6 @@ func (w *world) build() error {
 	}
 	w.total = w.sim.AddLink(limited(w.Store.Total))
 
-	phases := rand.New(rand.NewPCG(w.Seed, streamPhases))
 	w.hostOf = make([]int32, len(w.Network.Hosts))
 	for h := range w.Network.Hosts {
 		w.hostOf[h] = -1
@@ -262,7 +260,7 @@ func (w *world) build() error {
 			continue
 		}
 		w.hostOf[h] = int32(len(w.nodes))
-		w.nodes = append(w.nodes, node{host: h, done: -1, phase: phases.Float64() * tickEvery, told: -1})
+		w.nodes = append(w.nodes, node{host: h, done: -1, told: -1, appetite: steal.NewAppetite()})
 	}
 	for _, l := range w.Network.Links {
 		for _, e := range [2]struct {
@@ -304,7 +302,7 @@ func (w *world) build() error {
 		n.rng = rand.New(rand.NewPCG(w.Seed, streamNodes+uint64(i)))
 		c := exchange.Config{
 			Self: len(n.peers), Nodes: len(n.peers) + 1, Layout: w.Layout,
-			Barrier: w.policy.barrier, Rand: n.rng, Sites: w.sitesOf(i),
+			Barrier: w.policy.barrier, Rand: n.rng, Sites: w.sitesOf(i), Partners: w.partners(i),
 		}
 		if w.hops > 0 {
 			c.Nodes++
@@ -340,19 +338,7 @@ func (w *world) connect() error {
 			}
 		}
 	} else {
-		rng := rand.New(rand.NewPCG(w.Seed, streamGraph))
-		for range w.Neighbours / 2 {
-			ring := rng.Perm(n)
-			for k, i := range ring {
-				next := ring[(k+1)%n]
-				with[i] = append(with[i], int32(next))
-				with[next] = append(with[next], int32(i))
-			}
-		}
-		for i := range with {
-			slices.Sort(with[i])
-			with[i] = slices.Compact(with[i])
-		}
+		with = exchange.Graph(n, w.Neighbours, rand.New(rand.NewPCG(w.Seed, streamGraph)))
 		w.hops = math.Ceil(math.Log(float64(n)) / math.Log(float64(w.Neighbours-1)))
 		if w.Neighbours < 4 { // a ring
 			w.hops = float64(n) / 2
@@ -375,6 +361,29 @@ func (w *world) connect() error {
 		w.nodes[i].waves = waves(w.nodes[i].peers)
 	}
 	return nil
+}
+
+// partners are a node's partners, by local rank: all its neighbours, unless they are all that there are.
+func (w *world) partners(i int) []int {
+	n := &w.nodes[i]
+	among := make([]int, 0, len(n.peers))
+	if w.hops > 0 {
+		for rank := range n.peers {
+			among = append(among, rank)
+		}
+		return among
+	}
+	var sites []int
+	if w.places != nil {
+		sites = w.places.of
+	}
+	for _, k := range exchange.Partners(i, len(w.nodes), exchange.DefaultSlots, sites) {
+		rank, ok := slices.BinarySearchFunc(n.peers, int32(k), func(p peer, k int32) int { return int(p.node - k) })
+		if ok { // else everybody is alone
+			among = append(among, rank)
+		}
+	}
+	return among
 }
 
 func waves(peers []peer) (ws []wave) {
@@ -433,9 +442,11 @@ func (w *world) begin(i int) {
 			}
 		}
 	}
-	n.tick = w.sim.Now() + n.phase
-	if len(n.peers) > 0 {
-		w.sim.At(n.tick, event{kind: evTick, node: int32(i)})
+	if w.hops == 0 && len(n.peers) > exchange.DefaultSlots { // else all peers are partners
+		w.after(turnEvery, event{kind: evTick, node: int32(i)})
+	}
+	if w.Algorithm == steal.Stream && !n.late {
+		w.feel(i)
 	}
 	w.opening(i)
 	w.fetch(i)
@@ -456,6 +467,8 @@ func (w *world) link(i, rank int) {
 	for r := range o.ex.Have().Ranges() {
 		n.ex.Announced(rank, r)
 	}
+	w.slots(i)
+	w.slots(int(p.node))
 }
 
 func (w *world) handle(e event) {
@@ -504,7 +517,7 @@ func (w *world) handle(e event) {
 		n.peers[rank].mute = false
 		w.step(i)
 	case evGiveWork:
-		w.give(i, rank)
+		w.give(i, rank, int(e.most))
 	case evWorks:
 		claims, err := n.works.Receive(rank, e.hands)
 		w.fail(err)
@@ -523,9 +536,10 @@ func (w *world) handle(e event) {
 		n.telling = false
 		w.announce(i)
 	case evTick:
-		if n.tick <= w.sim.Now() {
-			w.slots(i)
-		}
+		w.slots(i)
+		w.after(turnEvery, e)
+	case evFeel:
+		w.feel(i)
 	case evGiveUp:
 		if n.asked == e.peer && n.works.GiveUp() {
 			w.fetch(i)

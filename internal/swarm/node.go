@@ -302,7 +302,6 @@ func (n *node) handle(ctx context.Context, ev any) {
 		n.block(ev)
 	case evSent:
 		n.countSent(ev)
-		n.ex.Sent(ev.link.rank, unit.Bytes(ev.n), n.now)
 		n.neighbours[ev.link.rank].moved = n.now
 		n.tire(ev.link.rank, unit.Bytes(ev.n))
 	case evFetched:
