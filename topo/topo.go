@@ -20,7 +20,7 @@
 //
 // Nothing is computed for all pairs of hosts. On a tree a route climbs from both ends, and nothing is
 // kept; elsewhere there is one table for each switch that is asked for as an end.
-// A tree of 100,000 hosts takes 20 MB.
+// A tree of 100,000 hosts takes 27 MB.
 package topo
 
 import (

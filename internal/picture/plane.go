@@ -102,13 +102,22 @@ func (d *drawing) node(n *node, p point, r float64) {
 	// Hosts on the spiral of a sunflower: evenly, however many they are.
 	most := min(len(n.hosts), 120)
 	size := min(6.0, 1.4*(r-2)/math.Sqrt(float64(most)+0.5))
-	for i := range most {
-		h := n.hosts[i*len(n.hosts)/most]
-		a, away := float64(i)*2.399963, (r-1-size*0.6)*math.Sqrt((float64(i)+0.5)/float64(most))
-		if most == 1 {
-			away = 0
+	for _, marked := range []bool{false, true} { // hosts of flows are not to be covered by others
+		for i := range most {
+			h := n.hosts[i*len(n.hosts)/most]
+			if _, ok := d.roles[h]; ok != marked {
+				continue
+			}
+			a, away := float64(i)*2.399963, (r-1-size*0.6)*math.Sqrt((float64(i)+0.5)/float64(most))
+			if most == 1 {
+				away = 0
+			}
+			wide := size
+			if marked {
+				wide = max(size, 6)
+			}
+			d.host(h, p.x+away*math.Cos(a), p.y+away*math.Sin(a), wide)
 		}
-		d.host(h, p.x+away*math.Cos(a), p.y+away*math.Sin(a), size)
 	}
 }
 
