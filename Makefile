@@ -52,7 +52,7 @@ rivals: setup ## Freshet beside other ways, in a laboratory of networks, as root
 	scripts/rivals
 	go run ./bench/rivals $(ARGS)
 
-plans: ## the planner's paper's 36 conditions on five kinds of networks; an hour: make plans ARGS='--problems 2 --most 50'
+plans: ## the planner's paper's 36 conditions on four kinds of networks; two hours: make plans ARGS='--problems 2 --most 50'
 	go run ./bench/planner $(ARGS)
 
 faults: setup ## what happens when something breaks, in a laboratory of networks, as root; some minutes: docs/faults.md
