@@ -154,6 +154,9 @@ func (p *place) askOf(ctx context.Context, name string, r request) (a answer, er
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	c, err := new(net.Dialer).DialContext(ctx, "unix", p.socket(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return a, fmt.Errorf("there is no lab %q; freshet-lab list names those that there are", name)
+	}
 	if err != nil {
 		return a, fmt.Errorf("lab %s: no owner answers (%w); freshet-lab down --all removes what a dead one left", name, err)
 	}
