@@ -32,6 +32,8 @@ type generation struct {
 	by    string  // how
 	free  float64 // the same for the whole network without floors
 	value float64 // of the last solution
+	mark  float64 // the value when it was last much better than before
+	slow  int     // rounds since
 }
 
 // member is a destination of a demand.
@@ -333,7 +335,7 @@ func (g *generation) change(demands []demand, live []bool) {
 			g.market.prog.B[r] = g.net.rate[c] / g.market.unit
 		}
 	}
-	g.bound, g.by, g.value = g.access(), "downlinks", 0
+	g.bound, g.by, g.value, g.mark, g.slow = g.access(), "downlinks", 0, 0, 0
 	g.free = g.bound
 	g.market.sol = lp.Solution{}
 }

@@ -365,7 +365,8 @@ func (p *Planner) floors(g *generation) {
 	}
 }
 
-// round is one round of a generation. It is at its end when nothing is to be gained any more.
+// round is one round of a generation. It is at its end when nothing is to be gained any more; where pricing is greedy,
+// when little was in several rounds.
 func (p *Planner) round(g *generation) (more bool, err error) {
 	if err := g.solve(); err != nil {
 		return false, err
@@ -374,6 +375,15 @@ func (p *Planner) round(g *generation) (more bool, err error) {
 		if err := g.solve(); err != nil {
 			return false, err
 		}
+	}
+	if g.value > g.mark*(1+3e-3) {
+		g.mark, g.slow = g.value, 0
+	} else {
+		g.slow++
+	}
+	if !p.net.tree && g.slow >= 4 && g.lacks() <= 1e-6*g.floor {
+		g.price()
+		return false, nil
 	}
 	added := g.price()
 	return added > 0 && g.value < g.bound*(1-1e-6), nil
@@ -497,16 +507,9 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 		return append(slices.Clone(g.pipes), p.rest...), append(g.rates(), p.rates...), nil
 	}
 	// In the middle of it, or one class after the other: the pipelines that there are, floors taken off.
-	pipes := slices.Clone(p.first)
-	for _, g := range []*generation{p.free, p.main} {
-		if g != nil {
-			pipes = nil
-			for _, q := range g.pipes {
-				if g.worth[q.demand] > 0 {
-					pipes = append(pipes, q)
-				}
-			}
-		}
+	pipes := append(slices.Clone(p.pool), p.first...) // after a change what was in use is nearly as good
+	if p.free != nil && !p.warm {
+		pipes = p.free.pipes
 	}
 	var rest []pipe
 	var floor []float64

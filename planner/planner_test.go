@@ -182,27 +182,54 @@ func TestExampleC(t *testing.T) {
 // Everything that the paper's text leaves open or has wrong.
 func TestCorrections(t *testing.T) {
 	even := [2]float64{1000, 1000}
-	t.Run("ties: no source takes all of an even switch", func(t *testing.T) {
-		var rates [][2]float64
-		for range 10 {
-			rates = append(rates, even)
+	t.Run("ties: a source nearby comes before one that is found first", func(t *testing.T) {
+		var links []Link
+		for _, ends := range [][2]int{{8, 9}, {0, 8}, {2, 8}, {3, 8}, {4, 8}, {1, 9}, {5, 9}, {6, 9}, {7, 9}} {
+			links = append(links, Link{A: ends[0], B: ends[1], Rate: 1000, Back: 1000})
 		}
-		n := star(rates...)
-		d, _, err := n.normal(0, Transfer{Sources: []int{0, 1, 2, 3}, Destinations: []int{4, 5, 6, 7, 8, 9}})
+		n := NewNetwork(8, []string{"a", "b", "a1", "a2", "a3", "b1", "b2", "b3", "s0", "s1"}, links, nil)
+		d, _, err := n.normal(0, Transfer{Sources: []int{0, 1}, Destinations: []int{2, 3, 4, 5, 6, 7}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		walks := n.grown(&d, n.rate)
 		served(t, d.sources, d.dests, walks)
-		from := map[int32]bool{}
 		for _, w := range walks {
-			from[w[0]] = true
+			for _, h := range w[1:] {
+				if (h < 5) != (w[0] == 0) {
+					t.Errorf("%v: %s is served from the other switch", walks, n.names[h])
+				}
+			}
 		}
-		// The growth's weakness stays: one switch, one owner. With the exact plan several serve.
-		exact, width, _ := n.widest(d.sub)
-		if width != 1000 || len(exact) < 2 {
+	})
+	t.Run("one switch: the paper's growth gives it to one source, the exact plan does not", func(t *testing.T) {
+		n := star(even, even, even, even, even, even)
+		d, _, err := n.normal(0, Transfer{Sources: []int{0, 1, 2}, Destinations: []int{3, 4, 5}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if grown := n.grown(&d, n.rate); len(grown) != 1 {
+			t.Errorf("grown: %v", grown)
+		}
+		if exact, width, _ := n.widest(d.sub); width != 1000 || len(exact) != 3 {
 			t.Errorf("exact: %v of width %v", exact, width)
 		}
+	})
+	t.Run("what others fill up comes last, but comes", func(t *testing.T) {
+		n := star(even, even, even, even)
+		d, _, err := n.normal(0, Transfer{Sources: []int{0, 1}, Destinations: []int{2, 3}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := slices.Clone(n.rate)
+		have[n.capacity[0]] = 0 // the first source's way out
+		walks := n.grown(&d, have)
+		served(t, d.sources, d.dests, walks)
+		if len(walks) != 1 || walks[0][0] != 1 {
+			t.Errorf("%v, want all from the second source", walks)
+		}
+		have[n.capacity[2]] = 0
+		served(t, d.sources, d.dests, n.grown(&d, have))
 	})
 	t.Run("multiplicity: a link that is crossed twice counts twice", func(t *testing.T) {
 		var links []Link
