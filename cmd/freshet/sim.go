@@ -59,6 +59,9 @@ func printSim(w io.Writer, s *scenario.Scenario, r scenario.Result) error {
 	times := func(b unit.Bytes) float64 { return float64(b) / float64(s.Layout.Size) }
 	fmt.Fprintf(w, "from store  %v (%.2f × the object)\n", r.Store, times(r.Store))
 	fmt.Fprintf(w, "from peers  %v (%.2f × the object)\n", r.Peers, times(r.Peers))
+	for _, e := range r.Entered {
+		fmt.Fprintf(w, "into %-7s%v (%.2f × the object)\n", e.Site, e.Bytes, times(e.Bytes))
+	}
 	_, err := fmt.Fprintf(w, "simulated in %.1f s\n", r.Wall)
 	return err
 }
