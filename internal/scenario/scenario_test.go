@@ -114,6 +114,35 @@ broadcast: {size: 1GiB, neighbours: %d, store: {per_client: [60Mbit, 60Mbit, 10M
 	}
 }
 
+// A swarm that streams ends close to its bound, with a store that is narrow (0.06 of a link for each node) or less so
+// (0.25), with links that are alike or not, and each byte leaves the store once.
+func TestStreamNearBound(t *testing.T) {
+	for _, tt := range []struct {
+		nodes       int
+		rate, store string
+		most        float64
+	}{
+		{32, "1Gbit", "60Mbit", 1.10}, // the first piece takes 17 times as long as at the link's rate: 0.066 are lost
+		{100, "1Gbit", "60Mbit", 1.10},
+		{100, "1Gbit", "250Mbit", 1.05},
+		{100, "[1Gbit, 500Mbit]", "60Mbit", 1.10},
+		{100, "[1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 250Mbit]", "60Mbit", 1.10},
+	} {
+		s := parse(t, fmt.Sprintf(`
+network: {generate: star, hosts: %d, rate: %s, delay: 100us}
+broadcast: {size: 1GiB, piece: 4MiB, algorithm: stream, store: {per_client: %s, total: 64Gbit}}
+`, tt.nodes, tt.rate, tt.store))
+		r := run(t, s)
+		t.Logf("%+v: %.3f times the bound", tt, *r.Ratio)
+		if *r.Ratio > tt.most {
+			t.Errorf("%+v: %.3f times the bound", tt, *r.Ratio)
+		}
+		if r.Store != s.Layout.Size {
+			t.Errorf("%+v: %v left the store, of an object of %v", tt, r.Store, s.Layout.Size)
+		}
+	}
+}
+
 // The scenarios that the documentation has run; large ones with a small object.
 func TestDocumented(t *testing.T) {
 	files, err := filepath.Glob("../../docs/scenarios/*.yaml")
