@@ -208,10 +208,10 @@ func TestAccountForPeople(t *testing.T) {
   held up by      the store: the store sets the bound, and it took no more than 1.00 times that
   processor time  1.91 s for each GB that a node got
 `, []string{`"bound_s":10,`, `"bound_by":"store"`, `"held_up_by":{"what":"store","why":"the store sets`, `"in":{"rate":52428800,"from":"declared"}`, `"stragglers":[]`}},
-		{"in part", map[string]freshet.Course{"a": partly, "b": partly}, `  lower bound     2.00 s by the link into a, 52.43 MB/s (seen in another job); this took 5.00 times as long
+		{"in part", map[string]freshet.Course{"a": partly, "b": partly}, `  lower bound     2.00 s by the links into the nodes, 52.43 MB/s (seen in another job); this took 5.00 times as long
   not known       the store, what the store and all nodes can send: the bound may be higher
   processor time  1.91 s for each GB that a node got
-`, []string{`"bound_s":2,`, `"store":null`, `{"by":"downlink","name":"a","seconds":2,"rate":52428800,"from":["seen"],"used":`}},
+`, []string{`"bound_s":2,`, `"store":null`, `{"by":"downlink","seconds":2,"rate":52428800,"from":["seen"],"used":`}},
 	} {
 		j := fleet(freshet.Done, freshet.Done)
 		j.State = freshet.Done

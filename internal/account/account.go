@@ -24,8 +24,10 @@
 package account
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
@@ -110,7 +112,7 @@ type Account struct {
 // Part is one part of the bound.
 type Part struct {
 	By      string         `json:"by"`                // downlink, store, uplinks, site
-	Name    string         `json:"name,omitempty"`    // the node's or the site's, where it is one's
+	Name    string         `json:"name,omitempty"`    // the node's or the site's, where it is not all nodes'
 	Seconds float64        `json:"seconds,omitzero"`  // zero: unknown
 	Rate    unit.Bandwidth `json:"rate,omitzero"`     // of the resource; zero: unknown
 	From    []Source       `json:"from,omitempty"`    // of the capacities in it, each once
@@ -175,7 +177,7 @@ func (j *Job) parts(seconds float64) []Part {
 	}
 	var down, store, up Part
 	var rates steal.Rates
-	var slowest *Node
+	var slowest []*Node       // those with the slowest of the known links
 	total, givers := 0.0, 0.0 // infinite where one is unknown
 	for i := range j.Nodes {
 		n := &j.Nodes[i]
@@ -186,8 +188,12 @@ func (j *Job) parts(seconds float64) []Part {
 		}
 		down.take(n.Name, c.In)
 		rates.Down = append(rates.Down, c.In.Rate)
-		if c.In.Known() && (slowest == nil || c.In.Rate < slowest.Course.Carries.In.Rate) {
-			slowest = n
+		switch {
+		case !c.In.Known():
+		case slowest == nil || c.In.Rate < slowest[0].Course.Carries.In.Rate*(1-same):
+			slowest = []*Node{n}
+		case c.In.Rate < slowest[0].Course.Carries.In.Rate*(1+same):
+			slowest = append(slowest, n)
 		}
 		up.take(n.Name, c.Out)
 		rates.Up = append(rates.Up, c.Out.Rate)
@@ -210,9 +216,10 @@ func (j *Job) parts(seconds float64) []Part {
 	var read, sent unit.Bytes
 	for _, n := range j.Nodes {
 		read += n.Store
-		sent += n.Sent
 		if n.Held {
 			read += n.Sent
+		} else {
+			sent += n.Sent
 		}
 	}
 	var out []Part
@@ -224,8 +231,14 @@ func (j *Job) parts(seconds float64) []Part {
 		case "downlink":
 			part.From, part.Missing = down.From, down.Missing
 			if slowest != nil {
-				part.Name, part.From = slowest.Name, []Source{slowest.Course.Carries.In.From}
-				moved, over = slowest.Store+slowest.Peers, slowest.DoneS
+				part.From, over = nil, 0
+			}
+			for _, n := range slowest {
+				part.From = union(part.From, []Source{n.Course.Carries.In.From})
+				moved, over = moved+n.Store+n.Peers, over+n.DoneS
+			}
+			if len(slowest) < len(needers) {
+				part.Name = few(slowest)
 			}
 		case "store":
 			part.From, part.Missing, moved = store.From, store.Missing, read
@@ -244,6 +257,23 @@ func (j *Job) parts(seconds float64) []Part {
 		out = append(out, part)
 	}
 	return out
+}
+
+// same is by how much links of the same speed may differ.
+const same = 0.01
+
+// few names nodes: all of a few, some of many.
+func few(nodes []*Node) string {
+	const most = 3
+	var names []string
+	for _, n := range nodes[:min(len(nodes), most)] {
+		names = append(names, n.Name)
+	}
+	text := strings.Join(names, ", ")
+	if len(nodes) > most {
+		text += fmt.Sprintf(" and %d more", len(nodes)-most)
+	}
+	return text
 }
 
 // take notes one of the capacities that make up a part, and returns it; infinite if it is unknown.

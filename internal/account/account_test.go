@@ -48,7 +48,10 @@ func TestBounds(t *testing.T) {
 				j.Nodes[i].Course.Carries.Store = Capacity{}
 			}
 		}, 30, "store", "", []Source{Declared}, "||"},
-		{"one connection is unknown", func(j *Job) { j.Nodes[2].Course.Carries.Store = Capacity{} }, 3, "downlink", "a", []Source{Declared}, "|c|c"},
+		{"one connection is unknown", func(j *Job) { j.Nodes[2].Course.Carries.Store = Capacity{} }, 3, "downlink", "", []Source{Declared}, "|c|c"},
+		{"two slow links", func(j *Job) {
+			j.Nodes[1].Course.Carries.In, j.Nodes[2].Course.Carries.In = declared(5e6), Capacity{5.01e6, NIC}
+		}, 60, "downlink", "b, c", []Source{Declared, NIC}, "||"},
 		{"one may not read", func(j *Job) { j.Nodes[0].NoAccess = true; j.Nodes[0].Course.Carries.Store = Capacity{} }, 75, "store", "", []Source{Declared}, "||"},
 		{"slow uplinks", func(j *Job) {
 			for i := range j.Nodes {
@@ -73,6 +76,10 @@ func TestBounds(t *testing.T) {
 		if c.name == "one had it before and gives" { // the slower of two links into a node, then
 			if a.Bound != 3 || a.Parts[1].Seconds != 300.0/104 {
 				t.Errorf("%s: got bound %v, store's %v", c.name, a.Bound, a.Parts[1].Seconds)
+			}
+			read, sent := 300e6+200e6, 400e6 // by all from the store and from who had it, by the others
+			if got, want := a.Parts[2].Used, (read+sent)/(304e6*22); math.Abs(got-want) > 1e-9 {
+				t.Errorf("%s: %v of what can be sent was, want %v", c.name, got, want)
 			}
 			continue
 		}

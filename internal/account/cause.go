@@ -175,6 +175,9 @@ func (p *Part) Title() string {
 		if p.Name != "" {
 			return "the link into " + p.Name
 		}
+		if p.Seconds > 0 {
+			return "the links into the nodes"
+		}
 		return "the slowest link into a node"
 	case "uplinks":
 		return "what the store and all nodes can send"

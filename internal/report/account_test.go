@@ -177,7 +177,7 @@ func TestPageOfAJobThatNobodyRecorded(t *testing.T) {
 	}
 	want := [][]string{
 		{"Resource", "Least time", "Carries", "Known from", "Used", "Unknown of"},
-		{"The link into gpu-01", "3.61 s", "1.19 GB/s", "network interface", "15 %", ""},
+		{"The links into the nodes", "3.61 s", "1.19 GB/s", "network interface", "15 %", ""},
 		{"The store", "21.5 s", "200 MB/s", "declared", "91 %", ""},
 		{"What the store and all nodes can send", "3.33 s", "2.58 GB/s", "network interface, declared", "", ""},
 	}
