@@ -286,7 +286,7 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 			delete(m.parts, id)
 			continue
 		}
-		b.Jobs = append(b.Jobs, p.told(id))
+		b.Jobs = append(b.Jobs, p.told(id, len(b.Jobs) < coursesAtOnce))
 		p.fresh = false
 		if p.running {
 			b.Running++
@@ -349,7 +349,7 @@ func (m *member) reportLoop(ctx context.Context) {
 		m.mu.Lock()
 		for id, p := range m.parts {
 			if p.fresh {
-				r.Jobs = append(r.Jobs, p.told(id))
+				r.Jobs = append(r.Jobs, p.told(id, len(r.Jobs) < coursesAtOnce))
 				p.fresh = false
 			}
 		}

@@ -190,8 +190,15 @@ func (m *member) run(ctx context.Context, p *part, left time.Duration) {
 	poke(m.urge)
 }
 
-// told is what there is to tell of a part. The member's mutex is held.
-func (p *part) told(id string) jobStatus { return jobStatus{id, p.status, p.course} }
+// told is what there is to tell of a part, with its course if there is room. The
+// member's mutex is held.
+func (p *part) told(id string, room bool) jobStatus {
+	s := jobStatus{Job: id, Status: p.status}
+	if room {
+		s.Course = p.course
+	}
+	return s
+}
 
 // lose tells the Runner that the hub has no sign of life of these members. The
 // member's mutex is held, so nobody else puts anything in.

@@ -39,6 +39,10 @@ const (
 	maxChunk   = 512 << 10 // of a recording
 	maxLine    = 4 << 10   // CONNECT
 	maxHello   = 1 << 10   // the hub's first line
+
+	// coursesAtOnce bounds how many courses are in a beat, each up to 5 KiB, so that it stays
+	// below maxUp after the hub has been away while many jobs ended.
+	coursesAtOnce = 50
 )
 
 const (
