@@ -11,8 +11,7 @@ import (
 func aria2(source string) System {
 	return System{
 		Name: "aria2 " + source, Programs: []string{"aria2c", "mktorrent", "curl"}, Version: says([]string{"aria2c", "--version"}, mktorrent),
-		Tuning: "no limit of peers or uploads, files not allocated beforehand; " +
-			"--split and --max-connection-per-server do nothing for a web seed, of which it opens one connection",
+		Tuning: "no limit of peers, none asked for by how slow it is, files not allocated beforehand",
 		Prepare: func(ctx context.Context, t *Trial) error {
 			// What aria2 calls when it has all and goes on to seed.
 			hook := fmt.Sprintf("#!/bin/sh\nsync %s/*\n: >%s\n", t.Dir("$NODE"), t.Mark("$NODE"))

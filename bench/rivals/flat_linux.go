@@ -10,8 +10,7 @@ func downloaders() []System {
 	return []System{
 		{
 			Name: "flat rclone", Programs: []string{"rclone"}, Version: says([]string{"rclone", "version"}),
-			Tuning: "4 streams a file, as it comes for files of 250 MB and more, here for all; " +
-				"one stream, 8 and 16 were the same, since the store's rates are by node",
+			Tuning: "4 streams a file, as it comes for files of 250 MB and more, here for all",
 			Run: func(_ context.Context, t *Trial) error {
 				return t.everywhere(func(node string) string {
 					return fmt.Sprintf(`export RCLONE_CONFIG_STORE_TYPE=s3 RCLONE_CONFIG_STORE_PROVIDER=Other RCLONE_CONFIG_STORE_ENV_AUTH=true RCLONE_CONFIG_STORE_ENDPOINT=$AWS_ENDPOINT_URL

@@ -25,8 +25,8 @@ func openMPI() System {
 	return System{
 		Name: "mpi bcast", Programs: []string{"mpirun", "python3", "cc"},
 		Version: says([]string{"mpirun", "--version"}, debian("python3-mpi4py")),
-		Tuning: "a pipeline in segments of 64 KiB is forced (left to itself it takes a tree, or no segments), 4 MiB a call; over TCP alone; " +
-			"who waits sleeps 0.2 ms at a time, else the ranks' waiting takes all processors",
+		Tuning: "a pipeline in segments of 64 KiB is forced, 4 MiB a call; over TCP alone; who waits sleeps 0.2 ms at a time, where Open MPI would turn in a loop: " +
+			"here all ranks share the processors of one machine",
 		Prepare: func(ctx context.Context, t *Trial) error {
 			var names strings.Builder
 			for _, node := range t.Nodes {

@@ -269,6 +269,7 @@ func (t *Trial) start(host string, argv []string) error {
 
 // wait runs a program in a host to its end.
 func (t *Trial) wait(ctx context.Context, host string, argv []string) error {
+	t.note(host, argv)
 	ended, err := t.process(host, argv)
 	if err != nil {
 		return err
@@ -338,7 +339,7 @@ func (t *Trial) note(host string, argv []string) {
 	text := strings.NewReplacer(append(t.words, t.dir, "$DIR", t.all.Exe(), "freshet")...).Replace(strings.Join(argv, " "))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if host == hubHost && len(t.commands) < 4 || slices.Index(t.Nodes, host) >= 0 && slices.Index(t.Nodes, host) < 2 {
+	if host == storeHost || host == hubHost && len(t.commands) < 4 || slices.Index(t.Nodes, host) >= 0 && slices.Index(t.Nodes, host) < 2 {
 		t.commands = append(t.commands, host+"$ "+text)
 	}
 }

@@ -10,7 +10,7 @@ import (
 func udpcast() System {
 	return System{
 		Name: "udpcast", Programs: []string{"curl", "udp-sender", "udp-receiver"}, Version: says(debian("udpcast")),
-		Tuning: "full duplex",
+		Tuning: "full duplex, which a switch allows; no limit of its own below the link's rate",
 		Run: func(_ context.Context, t *Trial) error {
 			for i, node := range t.Nodes {
 				script := fmt.Sprintf("udp-receiver --interface %s --nokbd --no-progress | %s", t.Interface(node), t.Store(node))

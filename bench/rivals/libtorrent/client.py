@@ -15,13 +15,13 @@ settings = {
 info = lt.torrent_info(torrent)
 if "tuned" in words:
     settings.update({
-        # TCP alone: uTP gives way to it and takes four times the processor time.
+        # TCP alone: uTP gives way to it.
         "enable_outgoing_utp": False, "enable_incoming_utp": False, "mixed_mode_algorithm": 0,
-        # Everybody serves everybody; 8 slots starve a swarm of 16 and more.
+        # Everybody serves everybody, instead of 8 at a time.
         "unchoke_slots_limit": -1, "choking_algorithm": 0, "num_optimistic_unchoke_slots": 0, "unchoke_interval": 2,
         "connections_limit": 1000, "connection_speed": 500, "smooth_connects": False, "torrent_connect_boost": 255,
         "peer_turnover": 0, "close_redundant_connections": False, "allow_multiple_connections_per_ip": True,
-        # One piece a request: a web seed's requests are of as much as is asked for one after the other.
+        # One piece a request of a web seed, two of them under way.
         "urlseed_max_request_bytes": info.piece_length(), "urlseed_pipeline_size": 2, "urlseed_wait_retry": 1,
         # Rarest first from the first piece on, and whole pieces from one peer.
         "initial_picker_threshold": 0, "prioritize_partial_pieces": False, "predictive_piece_announce": 0, "strict_end_game_mode": False,
