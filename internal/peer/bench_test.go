@@ -29,12 +29,13 @@ func cpu(b *testing.B) time.Duration {
 func BenchmarkFrames(b *testing.B) {
 	for _, way := range []string{"tls", "plain-tls", "trusted"} {
 		for _, conns := range []int{1, 4} {
-			b.Run(fmt.Sprintf("%s/conns=%d", way, conns), func(b *testing.B) { benchFrames(b, way, conns) })
+			b.Run(fmt.Sprintf("%s/conns=%d", way, conns), func(b *testing.B) { benchFrames(b, way, conns, func(uintptr) {}) })
 		}
 	}
 }
 
-func benchFrames(b *testing.B, way string, conns int) {
+// benchFrames lets dialed see each socket before it connects.
+func benchFrames(b *testing.B, way string, conns int, dialed func(fd uintptr)) {
 	ca, err := pki.NewAuthority()
 	if err != nil {
 		b.Fatal(err)
@@ -73,7 +74,10 @@ func benchFrames(b *testing.B, way string, conns int) {
 	var suite uint16
 	for i := range conns {
 		go func() {
-			raw, err := Dialer("", nil, nil)(b.Context(), "tcp", ln.Addr().String())
+			d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+				return c.Control(func(fd uintptr) { setCongestion(fd, DefaultCongestion); dialed(fd) })
+			}}
+			raw, err := d.DialContext(b.Context(), "tcp", ln.Addr().String())
 			if err != nil {
 				sent <- err
 				return

@@ -209,6 +209,7 @@ func (c *Conn) readHeader() (h header, err error) {
 		return header{}, err
 	}
 	defer func() { <-c.reading }()
+	c.wire.due = 0
 	var b [headerBytes]byte
 	if err := c.readBy(time.Now().Add(silence), b[:]); err != nil {
 		return header{}, err
@@ -253,6 +254,10 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 	if err := c.setReadDeadline(by); err != nil {
 		return 0, c.wrap("read from", err)
+	}
+	c.wire.due = c.left
+	if !c.Plain() {
+		c.wire.due -= recordBytes // of it at most lies in TLS, as the part of a record that lacks the rest
 	}
 	n, err := c.c.Read(p[:min(len(p), c.left)])
 	c.left -= n

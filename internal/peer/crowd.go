@@ -10,7 +10,7 @@ const (
 // crowd takes c among the connections that its node has opened to us for jobs that
 // we have, or refuses to. The newest of a job takes the place of the oldest: who calls
 // again knows better what was lost. Memory that one node can make us hold is bounded with that:
-// a connection has a buffer of readAhead bytes, and what its job keeps for it.
+// a connection has a buffer of readAhead bytes while it reads, and what its job keeps for it.
 func (p *Port) crowd(c *Conn) error {
 	p.mu.Lock()
 	var oldest *Conn

@@ -1,30 +1,47 @@
 package peer
 
 import (
+	"io"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 )
 
 const (
 	gatherBytes = 288 << 10 // holds the records of the longest frame
 	readAhead   = 128 << 10
+	mostAwaited = 32 << 10 // of what is due: well below any receive window
 )
 
 // gatherBufs are shared by all connections: only those that write hold one.
 var gatherBufs = sync.Pool{New: func() any { b := make([]byte, 0, gatherBytes); return &b }}
 
+// aheadBufs are shared likewise: a connection holds one only while something
+// lies in it, not while it waits. With hundreds of connections these few stay in the processor's cache, where
+// one for each would not.
+var aheadBufs = sync.Pool{New: func() any { b := make([]byte, readAhead); return &b }}
+
 // wire lies between TLS and the socket, and makes large writes and reads of
 // the many small ones of crypto/tls. It costs a copy each way and saves more:
 // README.md has the numbers.
+//
+// A connection that is one of many on a link gets its frames in packets, some now and
+// some then, and each would wake the reader. But of a frame that has begun it is known how much there is still to come, so
+// the system is asked to wake us only when enough of it is there (SO_RCVLOWAT).
 type wire struct {
 	net.Conn
 
 	mu  sync.Mutex // guards held; TLS may write by itself while a frame is gathered
 	out *[]byte    // records of the frame being gathered; nil: writes go straight through
 
-	ahead bool   // reads ahead: not before the caller is known, since the buffer is large
-	in    []byte // read ahead, not yet asked for
-	rbuf  []byte // what in lies in
+	ahead bool            // reads ahead: not before the caller is known, since the buffer is large
+	due   int             // how much is to come for certain; who reads sets it. At most 1: nothing is known
+	in    []byte          // read ahead, not yet asked for
+	rbuf  *[]byte         // what in lies in; nil: nothing was read ahead
+	raw   syscall.RawConn // the socket, once asked for; nil: there is none below
+	bare  bool            // it was asked for, and there is none
+	mark  int             // at how many bytes the system wakes us; zero: as it does by itself, at one
 }
 
 // hold starts to gather writes.
@@ -70,23 +87,93 @@ func (w *wire) Write(p []byte) (int, error) {
 
 // Read is called by one goroutine at a time.
 func (w *wire) Read(p []byte) (int, error) {
+	if !w.ahead && len(w.in) == 0 {
+		return w.Conn.Read(p)
+	}
 	if len(w.in) == 0 {
-		if !w.ahead || len(p) >= readAhead {
-			return w.Conn.Read(p)
+		if len(p) >= readAhead {
+			return w.receive(p)
 		}
-		if w.rbuf == nil {
-			w.rbuf = make([]byte, readAhead)
-		}
-		n, err := w.Conn.Read(w.rbuf)
-		w.in = w.rbuf[:n]
+		n, err := w.receive(nil)
 		if n == 0 {
+			w.release()
 			return 0, err
 		}
-		// An error beside data comes again with the next read (io.Reader).
+		w.in = (*w.rbuf)[:n] // an error beside data comes again with the next read (io.Reader)
 	}
 	n := copy(p, w.in)
-	w.in = w.in[n:]
+	if w.in = w.in[n:]; len(w.in) == 0 {
+		w.release()
+	}
 	return n, nil
+}
+
+// release gives the buffer back in which nothing lies any more.
+func (w *wire) release() {
+	if w.rbuf != nil {
+		aheadBufs.Put(w.rbuf)
+		w.rbuf = nil
+	}
+}
+
+// receive reads into p, or into rbuf if p is nil, as much as there is, but waits for what is due, up to mostAwaited.
+func (w *wire) receive(p []byte) (n int, err error) {
+	own := p == nil
+	if w.socket() == nil {
+		if own {
+			w.rbuf = aheadBufs.Get().(*[]byte)
+			p = *w.rbuf
+		}
+		return w.Conn.Read(p)
+	}
+	least := max(1, min(w.due, mostAwaited))
+	waited := w.raw.Read(func(fd uintptr) bool {
+		if own && w.rbuf == nil {
+			w.rbuf = aheadBufs.Get().(*[]byte)
+			p = *w.rbuf
+		}
+		for n < least {
+			k, e := syscall.Read(int(fd), p[n:])
+			switch {
+			case e == syscall.EINTR:
+				continue
+			case e == syscall.EAGAIN:
+				if own && n == 0 {
+					w.release()
+				}
+				if mark := least - n; mark != w.mark && setMark(fd, mark) {
+					w.mark = mark
+				}
+				return false
+			case e != nil:
+				err = &net.OpError{Op: "read", Net: "tcp", Source: w.LocalAddr(), Addr: w.RemoteAddr(), Err: os.NewSyscallError("read", e)}
+				return true
+			case k == 0:
+				err = io.EOF
+				return true
+			}
+			n += k
+		}
+		return true
+	})
+	if waited != nil {
+		err = waited
+	}
+	if n > 0 {
+		err = nil
+	}
+	return n, err
+}
+
+// socket is what w lies on; nil if that is none, as where rates are limited.
+func (w *wire) socket() syscall.RawConn {
+	if w.raw == nil && !w.bare {
+		if c, ok := w.Conn.(*net.TCPConn); ok {
+			w.raw, _ = c.SyscallConn()
+		}
+		w.bare = w.raw == nil
+	}
+	return w.raw
 }
 
 // CloseWrite tells the other end that nothing more comes, where the connection
