@@ -105,11 +105,56 @@ func (c *Conn) ping() {
 	}
 }
 
+// Frame is one that is written together with others.
+type Frame struct {
+	Kind    byte
+	Payload []byte
+}
+
+// WriteFrames writes frames one after the other, small ones together in one write. It is as WriteFrame otherwise.
+func (c *Conn) WriteFrames(frames []Frame) error {
+	for len(frames) > 0 {
+		k, size := 1, headerBytes+len(frames[0].Payload)
+		for k < len(frames) && size+headerBytes+len(frames[k].Payload) <= recordBytes {
+			size += headerBytes + len(frames[k].Payload)
+			k++
+		}
+		if k == 1 {
+			if err := c.WriteFrame(frames[0].Kind, frames[0].Payload); err != nil {
+				return err
+			}
+		} else if err := c.write(func() error { return c.writeTogether(frames[:k]) }); err != nil {
+			return err
+		}
+		frames = frames[k:]
+	}
+	return nil
+}
+
+// writeTogether needs the writing token, and frames that fit a TLS record.
+func (c *Conn) writeTogether(frames []Frame) error {
+	b := c.scratch[:0]
+	for _, f := range frames {
+		b = append(header{Kind: f.Kind, Len: len(f.Payload)}.Append(b), f.Payload...)
+	}
+	if err := c.c.SetWriteDeadline(time.Now().Add(frameTime(len(b)))); err != nil {
+		return err
+	}
+	_, err := c.c.Write(b)
+	c.wrote.Store(time.Now().UnixNano())
+	return err
+}
+
 // WriteFrame writes a frame whose payload is parts, one after the other. It
 // returns when all of it was handed to the system, or after an error, which
 // ends the connection; the error names the neighbour. A payload of more than
 // MaxFrame bytes panics.
 func (c *Conn) WriteFrame(kind byte, parts ...[]byte) error {
+	return c.write(func() error { return c.writeFrame(kind, parts) })
+}
+
+// write calls f with the writing token.
+func (c *Conn) write(f func() error) error {
 	select {
 	case c.writing <- struct{}{}:
 	case <-c.closed:
@@ -121,7 +166,7 @@ func (c *Conn) WriteFrame(kind byte, parts ...[]byte) error {
 		return c.wrap("write to", c.cause())
 	default:
 	}
-	if err := c.writeFrame(kind, parts); err != nil {
+	if err := f(); err != nil {
 		c.abort()
 		return c.wrap("write to", err)
 	}

@@ -612,3 +612,31 @@ func TestSilentClientIsClosed(t *testing.T) {
 		}
 	})
 }
+
+// Frames that are written together arrive as they would one by one, with large ones among them.
+func TestFramesWrittenTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *Port) {
+		atA, atB := connect(t, a, b)
+		defer atA.Close()
+		defer atB.Close()
+		var frames []Frame
+		for i, n := range []int{0, 5, recordBytes - 40, 7, MaxFrame, 3, recordBytes, 0, 1} {
+			frames = append(frames, Frame{Kind: byte(20 + i), Payload: []byte(strings.Repeat(string(rune('a'+i)), n))})
+		}
+		wrote := make(chan error, 1)
+		go func() { wrote <- atB.WriteFrames(frames) }()
+		for _, f := range frames {
+			kind, n, err := atA.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, n)
+			if _, err := io.ReadFull(atA, got); err != nil || kind != f.Kind || string(got) != string(f.Payload) {
+				t.Fatalf("kind %d with %d bytes, %v; want kind %d with %d", kind, n, err, f.Kind, len(f.Payload))
+			}
+		}
+		if err := <-wrote; err != nil {
+			t.Error(err)
+		}
+	})
+}

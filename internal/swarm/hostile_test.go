@@ -311,7 +311,7 @@ func TestWhatWaitsForADeafPeerIsBounded(t *testing.T) {
 		}
 		held := 0
 		for _, m := range deaf.out.messages {
-			held += len(m.payload)
+			held += len(m.Payload)
 		}
 		if held > n.unread() || said < n.unread()/2 || !slices.Contains(n.deaf, 1) {
 			t.Errorf("%d bytes wait of %d said, deaf are %v; want at most %d, and the one that does not read", held, said, n.deaf, n.unread())

@@ -59,18 +59,13 @@ const maxMessages = 1 << 13
 // the order in which they were asked for.
 type outbox struct {
 	mu       sync.Mutex // guards the fields below
-	messages []message
+	messages []peer.Frame
 	unread   int                // bytes in them
 	most     int                // of unread
 	blocks   []exchange.Request // runs
 	queued   int                // blocks in them
 	closing  bool               // send what there is, then end
 	wake     chan struct{}      // has room for one
-}
-
-type message struct {
-	kind    byte
-	payload []byte
 }
 
 func newOutbox(most int) outbox { return outbox{most: most, wake: make(chan struct{}, 1)} }
@@ -101,7 +96,7 @@ func (o *outbox) send(kind byte, payload []byte) bool {
 		return false
 	}
 	o.unread += len(payload)
-	o.messages = append(o.messages, message{kind, payload})
+	o.messages = append(o.messages, peer.Frame{Kind: kind, Payload: payload})
 	o.signal()
 	return true
 }
@@ -162,17 +157,25 @@ func (o *outbox) close() {
 	o.signal()
 }
 
-// next takes the next message, or else the next block. ended: nothing more will come.
-func (o *outbox) next() (m message, block exchange.Request, ended bool) {
+// together is how many bytes of messages are taken from an outbox at a time: those go out in one write.
+const together = 16 << 10
+
+// next takes the next messages, or else the next block. ended: nothing more will come.
+func (o *outbox) next() (ms []peer.Frame, block exchange.Request, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.messages) > 0 {
-		m, o.messages = o.messages[0], o.messages[1:]
-		o.unread -= len(m.payload)
-		return m, block, false
+		k, size := 0, 0
+		for k < len(o.messages) && (k == 0 || size+len(o.messages[k].Payload) <= together) {
+			size += len(o.messages[k].Payload)
+			k++
+		}
+		ms, o.messages = o.messages[:k:k], o.messages[k:]
+		o.unread -= size
+		return ms, block, false
 	}
 	if o.closing {
-		return m, block, true
+		return nil, block, true
 	}
 	if len(o.blocks) > 0 {
 		r := &o.blocks[0]
@@ -182,19 +185,19 @@ func (o *outbox) next() (m message, block exchange.Request, ended bool) {
 			o.blocks = o.blocks[1:]
 		}
 	}
-	return m, block, false
+	return nil, block, false
 }
 
 // write sends what the outbox holds until it is closed, the connection fails or ctx ends.
 func (l *link) write(ctx context.Context, n *node) error {
 	header := make([]byte, 0, blockHeaderBytes)
 	for {
-		m, r, ended := l.out.next()
+		ms, r, ended := l.out.next()
 		switch {
 		case ended:
 			return nil
-		case m.kind != 0:
-			if err := l.conn.WriteFrame(m.kind, m.payload); err != nil {
+		case len(ms) > 0:
+			if err := l.conn.WriteFrames(ms); err != nil {
 				return err
 			}
 		case r.Hi > 0:

@@ -201,8 +201,8 @@ func TestGiveWorkIsAlwaysAnswered(t *testing.T) {
 		if err := n.message(evMessage{link: l, kind: kindGiveWork, payload: appendNumbers(nil, 1<<20)}); err != nil {
 			t.Fatal(err)
 		}
-		if m, _, _ := l.out.next(); m.kind != kindWorks || len(m.payload) != 0 {
-			t.Errorf("the answer is kind %d with %d bytes, want no works", m.kind, len(m.payload))
+		if ms, _, _ := l.out.next(); len(ms) != 1 || ms[0].Kind != kindWorks || len(ms[0].Payload) != 0 {
+			t.Errorf("the answer is %v, want no works", ms)
 		}
 		for _, bad := range []evMessage{
 			{link: l, kind: kindChoke, payload: []byte{1}}, {link: l, kind: kindDone, payload: []byte{1}},
