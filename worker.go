@@ -392,7 +392,8 @@ func (p *part) run(ctx context.Context) (err error) {
 		Lost: p.lost,
 		Job:  p.job.ID, Start: p.job.Accepted, Self: self, Algorithm: p.job.Spec.Algorithm,
 		Source: open.Redact(p.job.Spec.Source), Object: o, Layout: Layout(p.job), PerWork: p.job.Spec.PerWork, Store: store,
-		Access: witness, Network: p.port, Receive: p.receive, Send: p.send, Recorder: recorder, Counters: &p.counters,
+		SourceCopies: p.job.Spec.SourceCopies,
+		Access:       witness, Network: p.port, Receive: p.receive, Send: p.send, Recorder: recorder, Counters: &p.counters,
 		Report: p.progress, Log: p.log,
 	}
 	for _, m := range p.job.Members {

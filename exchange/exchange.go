@@ -319,6 +319,9 @@ func (s *State) wet() {
 // Covered says whether every piece has a living holder.
 func (s *State) Covered() bool { return s.covered == len(s.holders) }
 
+// Uncovered is the number of pieces that have no living holder.
+func (s *State) Uncovered() int { return len(s.holders) - s.covered }
+
 // Got notes that we possess piece i, wherever it came from, and so know its digest. It returns what to
 // cancel: blocks of it that peers still owe.
 func (s *State) Got(i int) (cancel []Ask) {

@@ -18,7 +18,11 @@ type clock struct {
 func (c *clock) run(d time.Duration, busy bool, rate func(streams int) unit.Bandwidth) {
 	const step = 50 * time.Millisecond
 	for range d / step {
-		c.a.Read(unit.Bytes(c.read), busy, c.now)
+		connections := 0
+		if busy {
+			connections = c.a.Streams()
+		}
+		c.a.Read(unit.Bytes(c.read), connections, c.now)
 		c.now = c.now.Add(step)
 		c.read += float64(rate(c.a.Streams())) * step.Seconds()
 	}
@@ -73,5 +77,26 @@ func TestIdleTimeIsNotMeasured(t *testing.T) {
 	}
 	if got, want := c.a.Request(), c.a.Theft()/unit.Bytes(c.a.Streams()); got != want {
 		t.Errorf("a request asks for %v over %d connections, want %v", got, c.a.Streams(), want)
+	}
+}
+
+// A store that asks to be left alone is read over half as many connections, and more are tried only after a while.
+func TestRefusedStoreIsSpared(t *testing.T) {
+	c := newClock()
+	each := func(k int) unit.Bandwidth { return 5 * unit.MBps * unit.Bandwidth(k) }
+	c.run(time.Minute, true, each)
+	if got := c.a.Streams(); got != MostStreams {
+		t.Fatalf("%d connections, want %d", got, MostStreams)
+	}
+	c.a.Refused(c.now)
+	for range 9 {
+		c.run(time.Second, true, each)
+		if got := c.a.Streams(); got != MostStreams/2 {
+			t.Fatalf("%d connections, want %d", got, MostStreams/2)
+		}
+	}
+	c.run(10*time.Second, true, each)
+	if got := c.a.Streams(); got != MostStreams {
+		t.Errorf("%d connections, want %d again", got, MostStreams)
 	}
 }

@@ -206,6 +206,20 @@ func (n *Node) End(work int) {
 	}
 }
 
+// Back puts works that were in hand back at the front of the list, but for those that are others' by now: they are to be read
+// over another connection.
+func (n *Node) Back(works []int) {
+	var back []int
+	for _, w := range works {
+		n.End(w)
+		if n.Owner(w) == n.self && !n.listed[w] {
+			n.listed[w] = true
+			back = append(back, w)
+		}
+	}
+	n.list = append(back, n.list...)
+}
+
 // Left is the number of works on the list, the ones in hand not counted.
 func (n *Node) Left() int { return len(n.list) }
 

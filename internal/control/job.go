@@ -16,7 +16,7 @@ type Spec struct {
 	Source    string     `json:"source"`             // s3://bucket/key, http(s)://…, file:///path; without user info
 	Dest      string     `json:"dest"`               // absolute path on every node; {node} in it stands for the node's name
 	Nodes     []string   `json:"nodes,omitempty"`    // selectors: name, glob, or label=value; none: every node
-	Algorithm string     `json:"algorithm"`          // flat, non-steal, steal
+	Algorithm string     `json:"algorithm"`          // flat, non-steal, steal, stream
 	Piece     unit.Bytes `json:"piece,omitempty"`    // piece size; zero: the default for the object's size
 	PerWork   int        `json:"per_work,omitempty"` // pieces per work unit; zero: the default
 	Unpinned  bool       `json:"unpinned,omitempty"` // accept a source without any validator
@@ -28,6 +28,9 @@ type Spec struct {
 
 	// ShareAccess lets nodes take part that may not read the source themselves: they get all from the others.
 	ShareAccess bool `json:"share_access,omitempty"`
+	// SourceCopies is how many times the object may leave the source at most, where nodes share the reading out (stream).
+	// Zero: as often as makes nodes faster.
+	SourceCopies float64 `json:"source_copies,omitempty"`
 }
 
 // Duration is a time.Duration that JSON shows as text ("90s").

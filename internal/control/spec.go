@@ -59,6 +59,10 @@ func (s *Spec) check() error {
 		return fail(ErrInvalid, "piece size %v: want up to %v, or 0 for the default", s.Piece, maxPiece)
 	case s.PerWork < 0 || s.PerWork > 1<<20:
 		return fail(ErrInvalid, "%d pieces a work unit: want up to %d, or 0 for the default", s.PerWork, 1<<20)
+	case s.SourceCopies != 0 && !(s.SourceCopies >= 1 && s.SourceCopies <= 1e6):
+		return fail(ErrInvalid, "%v copies from the source: want at least 1, or 0 for no limit", s.SourceCopies)
+	case s.SourceCopies != 0 && s.Algorithm == steal.Flat:
+		return fail(ErrInvalid, "with the algorithm flat every node reads a copy from the source: a limit of copies wants another")
 	case s.Timeout < 0:
 		return fail(ErrInvalid, "timeout %v is negative: want a time, or 0 for none", s.Timeout)
 	case s.Timeout > 0 && time.Duration(s.Timeout) < time.Second:

@@ -121,7 +121,7 @@ func (w *world) feel(i int) {
 			total += w.sim.SoFar(f.flow)
 		}
 	}
-	n.appetite.Read(unit.Bytes(total), busy == n.appetite.Streams(), w.now)
+	n.appetite.Read(unit.Bytes(total), busy, w.now)
 	w.fetch(i)
 	w.after(feelEvery, event{kind: evFeel, node: int32(i)})
 }

@@ -24,12 +24,15 @@ type order struct {
 	span  piece.Range  // one request to the store
 	take  map[int]bool // the pieces of it that are to be digested and, but for audits, written
 	audit auditing
+	twice bool // others have them
 }
 
 // fetch is an order under way.
 type fetch struct {
 	order
-	relieve context.CancelCauseFunc // ends it, because others have what it reads
+	relieve context.CancelCauseFunc // ends it, because others have what it reads, or it hardly gets on
+	moved   time.Time               // when it began, or last gave a piece
+	lagged  bool                    // it was ended for that; to be looked at when it has
 }
 
 // auditing says whether an order reads pieces again that are in doubt: first
@@ -56,8 +59,11 @@ type (
 	}
 )
 
-// errRelieved ends an order of which others have all that is left.
-var errRelieved = errors.New("others have it")
+// What ends an order early, and is no failure: others have all that is left of it, or its connection hardly delivers.
+var (
+	errRelieved = errors.New("others have it")
+	errLags     = errors.New("the connection hardly delivers")
+)
 
 // fetch keeps the connections to the store busy.
 func (n *node) fetch(ctx context.Context) {
@@ -108,6 +114,7 @@ func (n *node) order() (o order, ok bool) {
 	most := 1
 	if n.Algorithm == steal.Stream {
 		most = n.worksOf(n.appetite.Request())
+		most = min(most, n.worksOf(unit.Bytes(n.ex.Uncovered())*n.Layout.Piece/unit.Bytes(4*len(n.Members)))) // towards the end smaller ones, so that all end together
 	}
 	for {
 		works, span := n.works.Next(most, n.ex.Held)
@@ -122,14 +129,60 @@ func (n *node) order() (o order, ok bool) {
 			n.works.End(w)
 		}
 	}
-	if n.ex.Covered() {
+	if !n.ex.Covered() {
+		if victim, ok := n.works.Ask(n.ex.Held); ok {
+			n.asked = n.now
+			n.send(victim, kindGiveWork, appendNumbers(nil, n.loot()))
+		}
+	}
+	return n.again()
+}
+
+// spare says whether there is nothing that we were to read, as far as we know. A node of a site leaves it at that: what it
+// read though others have it might enter the site twice.
+func (n *node) spare() bool {
+	return n.imports == nil && n.Algorithm == steal.Stream && n.Object.Ranges && !n.Members[n.Self].Held && !n.works.Busy()
+}
+
+// again makes an order of a piece that others have, where peers give less than the store would: rather one
+// that nobody was asked for, else one that a peer still owes. What others are reading just now is theirs.
+func (n *node) again() (o order, ok bool) {
+	if !n.spare() || !n.works.Idle() || !n.twice.Pays(n.Layout.Piece) {
 		return o, false
 	}
-	if victim, ok := n.works.Ask(n.ex.Held); ok {
-		n.asked = n.now
-		n.send(victim, kindGiveWork, appendNumbers(nil, n.loot()))
+	var held []int
+	for r := range n.ex.Have().Missing() {
+		for p := r.Lo; p < r.Hi; p++ {
+			if n.ex.Held(p) && !n.underWay(p) {
+				held = append(held, p)
+			}
+		}
+	}
+	rand.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
+	take := func(p int) bool {
+		if ok = n.ex.Reserve(p); ok {
+			n.twice.Spend(n.pieceSize(p))
+			o = order{span: piece.Range{Lo: p, Hi: p + 1}, take: map[int]bool{p: true}, twice: true}
+		}
+		return ok
+	}
+	if slices.ContainsFunc(held, take) {
+		return o, true
+	}
+	for _, p := range held {
+		if n.asm.drop(p) {
+			n.sendCancels(n.ex.Abandon(p))
+			if take(p) {
+				return o, true
+			}
+		}
 	}
 	return o, false
+}
+
+// underWay says whether a piece is being read from the store.
+func (n *node) underWay(p int) bool {
+	return slices.ContainsFunc(n.fetches, func(f *fetch) bool { return f.take[p] })
 }
 
 // loot is how many works a theft may bring: in the paper half of what there is.
@@ -237,7 +290,7 @@ func (n *node) rescue(ctx context.Context) {
 }
 
 func (n *node) start(ctx context.Context, o order) {
-	f := &fetch{order: o}
+	f := &fetch{order: o, moved: n.now}
 	ctx, f.relieve = context.WithCancelCause(ctx)
 	if len(n.fetches) == 0 {
 		n.began = n.now
@@ -245,8 +298,9 @@ func (n *node) start(ctx context.Context, o order) {
 	n.fetches = append(n.fetches, f)
 	n.wg.Go(func() {
 		err := n.readSpan(ctx, o)
-		if context.Cause(ctx) == errRelieved {
+		if cause := context.Cause(ctx); cause == errRelieved || cause == errLags {
 			err = nil
+			f.lagged = cause == errLags
 		}
 		n.post(evFetchEnd{fetch: f, err: err})
 	})
@@ -258,10 +312,10 @@ func (n *node) overtake() {
 		n.idle = n.now
 		return
 	}
-	if n.commits || n.done || n.fatal != nil || n.Members[n.Self].blind() || n.ex.Covered() {
+	if n.commits || n.done || n.fatal != nil || n.Members[n.Self].blind() || n.ex.Covered() || !n.twice.May(n.Layout.Piece) {
 		return
 	}
-	waited := func(rank int) time.Duration { return n.now.Sub(n.neighbours[rank].gained) }
+	waited := func(rank int) time.Duration { return n.since(n.neighbours[rank].gained) }
 	victim, tell := n.works.Overtake(n.ex.Held, n.pieceTime(), n.now.Sub(n.idle), waited)
 	for _, c := range tell {
 		from := n.Members[victim].Name
@@ -271,7 +325,36 @@ func (n *node) overtake() {
 			n.Recorder.Record(n.now, Event{Kind: "work", From: from, Lo: r.Lo, Hi: r.Hi})
 		}
 	}
+	if len(tell) > 0 {
+		n.twice.Spend(n.Layout.Piece) // what the other has begun
+	}
 	n.tellClaims(tell)
+}
+
+// since is how long ago something moved, but for a time in which the store asked to be left alone.
+func (n *node) since(moved time.Time) time.Duration {
+	if n.quiet.After(moved) {
+		moved = n.quiet
+	}
+	return n.now.Sub(moved)
+}
+
+// lagging breaks off what comes over a connection that hardly delivers, as measured by our others and by
+// this one's past: what is left is read over another. Each time that this brings nothing the next waits for twice as long.
+func (n *node) lagging() {
+	if n.Algorithm != steal.Stream || !n.Object.Ranges || n.now.Before(n.quiet) || n.Members[n.Self].Held || !n.twice.May(n.Layout.Piece) {
+		return
+	}
+	own := n.pieceTime() * time.Duration(n.streams()) << min(n.broken, 10)
+	for _, f := range n.fetches {
+		if f.audit == notAuditing && steal.Lags(n.since(f.moved), own) {
+			n.Log.Info("reading over another connection: this one hardly delivers", "job", n.Job, "for", n.now.Sub(f.moved), "pieces", f.span)
+			f.moved = n.now // once
+			n.broken++
+			n.twice.Spend(n.Layout.Piece)
+			f.relieve(errLags)
+		}
+	}
 }
 
 // relieved ends the reading of works of which others have got all that is left:
@@ -319,6 +402,12 @@ func (n *node) pieceTime() time.Duration {
 
 // fetched notes that a piece was read from the store, or from our own file if we held it before.
 func (n *node) fetched(ev evFetched) {
+	n.broken = 0
+	for _, f := range n.fetches {
+		if f.span.Lo <= ev.piece && ev.piece < f.span.Hi {
+			f.moved = n.now
+		}
+	}
 	old, _ := n.man.Entry(ev.piece)
 	e := exchange.Entry{Sum: ev.sum, Reader: n.Self, Term: old.Term}
 	switch {
@@ -347,7 +436,7 @@ func (n *node) fetched(ev evFetched) {
 		n.fault(n.Members[other].Name, fmt.Sprintf("says that piece %d has other bytes than the store has given us", ev.piece))
 		e.Term = exchange.MaxTerm
 	}
-	n.digests = append(n.digests, digest{ev.piece, e})
+	n.digests, n.firsthand = append(n.digests, digest{ev.piece, e}), true
 	if now, _ := n.man.Entry(ev.piece); now.Sum == ev.sum && !n.ex.Have().Has(ev.piece) { // else another reads it once more
 		from := StoreName
 		if n.Members[n.Self].Held {
@@ -367,11 +456,20 @@ func (n *node) fetchEnd(ev evFetchEnd) {
 			n.ex.Unreserve(p)
 		}
 	}
+	if ev.lagged {
+		n.works.Back(ev.works)
+		ev.works = nil
+	}
 	for _, w := range ev.works {
 		n.works.End(w)
 		if n.ex.Held(ev.span.Hi - 1) { // else there is something wrong with it, and others may try
 			n.works.GoOn(w)
 		}
+	}
+	if ev.twice && ev.err != nil && n.fatal == nil && !errors.Is(ev.err, objstore.ErrChanged) { // peers have it still
+		n.Log.Warn("reading no more of what others have", "job", n.Job, "error", ev.err)
+		n.twice.Stop()
+		return
 	}
 	n.fail(ev.err)
 }

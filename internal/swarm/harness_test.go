@@ -30,7 +30,7 @@ import (
 // authority and credentials are made once: keys cost time.
 var credentials = sync.OnceValues(func() (list []*pki.Credentials, err error) {
 	ca, err := pki.NewAuthority()
-	for i := 0; err == nil && i < 8; i++ {
+	for i := 0; err == nil && i < 32; i++ {
 		var c *pki.Credentials
 		c, err = ca.NewCredentials(pki.Node, nodeName(i))
 		list = append(list, c)
@@ -48,7 +48,9 @@ type network struct {
 	cut   map[string]bool
 	muted map[string]bool
 
-	carried map[[2]string]int // bytes, by who wrote and who was to read them
+	carried map[[2]string]int                      // bytes, by who wrote and who was to read them
+	pipe    func(a, b string) (net.Conn, net.Conn) // a connection; nil: net.Pipe
+	pipes   sync.WaitGroup                         // of what moves bytes over them
 }
 
 type listener struct {
@@ -84,7 +86,11 @@ func (w *network) dialer(from string) func(context.Context, string, string) (net
 		if l == nil || gone {
 			return nil, errors.New("connection refused")
 		}
-		here, there := net.Pipe()
+		pipe := w.pipe
+		if pipe == nil {
+			pipe = func(string, string) (net.Conn, net.Conn) { return net.Pipe() }
+		}
+		here, there := pipe(from, addr)
 		select {
 		case l.conns <- &wire{there, w, addr, from}:
 		case <-ctx.Done():
@@ -211,6 +217,7 @@ func swarmOf(t *testing.T, n int, size unit.Bytes, a string, f func(b *bench), o
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
+		defer b.net.pipes.Wait()
 		defer wg.Wait()
 		defer stop()
 		b.record = make([]bytes.Buffer, n)

@@ -233,6 +233,17 @@ func (n *node) sendDigests(ds []digest, l *link) {
 	}
 }
 
+// announceDue announces what has waited for long enough.
+func (n *node) announceDue() {
+	wait := gatherFor
+	if n.firsthand || n.ex.Have().Full() {
+		wait = tickEvery
+	}
+	if n.now.Sub(n.told) >= wait {
+		n.announce()
+	}
+}
+
 // announce tells everybody what we got since the last time: first the digests of what we read
 // ourselves, then the pieces.
 func (n *node) announce() {
@@ -250,7 +261,7 @@ func (n *node) announce() {
 	for chunk := range slices.Chunk(ranges(slices.Compact(n.news)), most) {
 		n.tellAll(kindHave, appendHave(nil, chunk))
 	}
-	n.news, n.digests = n.news[:0], n.digests[:0]
+	n.news, n.digests, n.firsthand = n.news[:0], n.digests[:0], false
 }
 
 // message acts on a peer's message. An error means that the peer broke the protocol.
@@ -340,6 +351,12 @@ func (n *node) message(ev evMessage) error {
 		n.tellClaims(tell)
 	case kindGiveImports, kindImports, kindTookImports:
 		return n.importMessage(ev)
+	case kindBusy:
+		pause, err := parseBusy(b)
+		if err != nil {
+			return err
+		}
+		n.busy(pause)
 	case kindDone:
 		nb.done = true
 	case kindLeave:

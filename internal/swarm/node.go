@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	tickEvery    = 50 * time.Millisecond  // announcements are gathered for as long, slots and deadlines looked at
+	tickEvery    = 50 * time.Millisecond  // slots and deadlines are looked at; announcements of what nobody else has are gathered for as long
+	gatherFor    = 200 * time.Millisecond // other announcements: those pieces can be had elsewhere
 	reportEvery  = 250 * time.Millisecond // progress
 	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
 	reconnectFor = 3 * time.Second        // a lost connection comes back, or its node is dead
@@ -56,14 +57,18 @@ type node struct {
 	appetite *steal.Appetite
 	began    time.Time     // of the fetches under way, the first of them
 	read     time.Duration // before that
-	idle     time.Time     // when there was last anything to read, or an answer to wait for
-	wrong    []int         // pieces of ours that an audit found wrong, to be replaced
-	stranded []int         // pieces of ours to read whose last holder died while it was sending them
-	doubts   []int         // Held: pieces of our file to be compared with what an audit found
+	twice    *steal.Twice
+	broken   int       // how many connections to the store were broken off since one last delivered
+	quiet    time.Time // before it the store is not asked: it has asked for that, us or another node
+	idle     time.Time // when there was last anything to read, or an answer to wait for
+	wrong    []int     // pieces of ours that an audit found wrong, to be replaced
+	stranded []int     // pieces of ours to read whose last holder died while it was sending them
+	doubts   []int     // Held: pieces of our file to be compared with what an audit found
 
-	news    []int // pieces got since the last announcement
-	digests []digest
-	told    time.Time // of the last announcement
+	news      []int // pieces got since the last announcement
+	digests   []digest
+	firsthand bool      // some of it we have read ourselves
+	told      time.Time // of the last announcement
 
 	phase    int
 	moved    time.Time // when anything last came from anywhere
@@ -130,7 +135,7 @@ func newNode(c Config) *node {
 	n := &node{
 		Config: c, policy: c.policy(), digest: c.Object.Checksum.Algorithm,
 		events: make(chan any, 64), ended: make(chan struct{}),
-		now: now, moved: now, idle: now, appetite: steal.NewAppetite(), sampled: sample{at: now}, man: exchange.NewManifest(c.Layout),
+		now: now, moved: now, idle: now, appetite: steal.NewAppetite(), twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), sampled: sample{at: now}, man: exchange.NewManifest(c.Layout),
 		neighbours: make([]neighbour, len(c.Members)), rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{},
 	}
 	if !c.Object.Checksum.Usable(c.Layout) {
@@ -369,14 +374,12 @@ func (n *node) step(ctx context.Context) {
 		n.send(a.Peer, kindRequest, appendRequest(nil, a.Request))
 	}
 	n.complete(ctx)
-	if n.now.Sub(n.told) >= tickEvery {
-		n.announce()
-	}
+	n.announceDue()
 }
 
 // tick looks at slots and deadlines.
 func (n *node) tick(ctx context.Context) {
-	n.announce()
+	n.announceDue()
 	n.count()
 	n.rechoke()
 	if n.now.Sub(n.asked) > answerWithin {
@@ -399,7 +402,11 @@ func (n *node) tick(ctx context.Context) {
 			n.expel(rank, fmt.Errorf("has made no progress for %v", leaveAfter))
 		}
 	}
-	n.appetite.Read(unit.Bytes(n.fromStore.Load()), len(n.fetches) == n.streams(), n.now)
+	fromStore := unit.Bytes(n.fromStore.Load())
+	n.appetite.Read(fromStore, len(n.fetches), n.now)
+	n.twice.Note(fromStore, n.fromPeers, len(n.fetches) > 0, n.spare() && !n.now.Before(n.quiet), n.now) // a pause of the store says nothing of peers
+	n.backOff()
+	n.lagging()
 	if read := n.fromStore.Load(); read != n.seenStore {
 		n.seenStore = read
 		if !n.rescuing {

@@ -85,18 +85,21 @@ type Config struct {
 	Object    objstore.Object
 	Layout    piece.Layout
 	PerWork   int            // pieces per work unit; zero: steal.DefaultPerWork
-	Store     objstore.Store // retries and limits are its own business
-	File      File
-	Access    *access.Witness // what members show each other before anything else; nil: nothing, all may have the object
-	Commit    func() error    // puts the whole, verified file in its place; nil if it is there (Held)
-	Network   Network
-	Receive   *peer.Pool      // of blocks on their way in, shared by all jobs of a process
-	Send      *peer.Pool      // of blocks on their way out; apart, so that two nodes cannot wait for each other
-	Lost      <-chan []string // names of members of which the control plane has no sign of life, again while that is so; nil: none
-	Recorder  *Recorder       // nil: none
-	Counters  *Counters       // shared by all jobs of a process; nil: counts into nowhere
-	Report    func(Progress)  // called a few times a second, by the loop; nil: none
-	Log       *slog.Logger    // nil: none
+	Store     objstore.Store // retries and limits are its own business; a patient one shares its pauses with the job
+	// SourceCopies is how many times the object may leave the store at most, by stream. One: nothing is read
+	// twice unless something fails. Zero: where peers give a node less than the store would, it reads what others have, too.
+	SourceCopies float64
+	File         File
+	Access       *access.Witness // what members show each other before anything else; nil: nothing, all may have the object
+	Commit       func() error    // puts the whole, verified file in its place; nil if it is there (Held)
+	Network      Network
+	Receive      *peer.Pool      // of blocks on their way in, shared by all jobs of a process
+	Send         *peer.Pool      // of blocks on their way out; apart, so that two nodes cannot wait for each other
+	Lost         <-chan []string // names of members of which the control plane has no sign of life, again while that is so; nil: none
+	Recorder     *Recorder       // nil: none
+	Counters     *Counters       // shared by all jobs of a process; nil: counts into nowhere
+	Report       func(Progress)  // called a few times a second, by the loop; nil: none
+	Log          *slog.Logger    // nil: none
 }
 
 // Progress is where a node's part stands.

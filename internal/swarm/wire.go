@@ -32,6 +32,7 @@ const (
 	kindGiveImports
 	kindImports
 	kindTookImports
+	kindBusy
 )
 
 // maxPieces is what a possession set of one frame can hold.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/internal/access"
@@ -52,6 +53,17 @@ var messages = []struct {
 		return appendWorks(nil, hs), err
 	}},
 	{"access", bytes.Repeat([]byte{0xa5}, access.ProofBytes), parseAccess},
+	{"giveWork", appendNumbers(nil, 12), func(b []byte) ([]byte, error) {
+		most, err := parseGiveWork(b)
+		return appendNumbers(nil, most), err
+	}},
+	{"busy", appendBusy(nil, 1500*time.Millisecond), func(b []byte) ([]byte, error) {
+		pause, err := parseBusy(b)
+		if err != nil {
+			return nil, err
+		}
+		return appendNumbers(nil, int(pause.Milliseconds())), nil
+	}},
 	{"took", appendTook(nil, steal.Claim{Node: 2, Hands: []steal.Hand{{Lo: 51, Hi: 64, Term: 1}}}), func(b []byte) ([]byte, error) {
 		c, err := parseTook(b)
 		return appendTook(nil, c), err

@@ -146,6 +146,22 @@ func (s *Store) backoff(k int) time.Duration {
 	return w/2 + rand.N(w/2+1)
 }
 
+// Quiet is the time before which no attempt begins, because the store or Hold asked for that.
+func (s *Store) Quiet() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.quiet
+}
+
+// Hold lets no attempt begin before until: another reader was asked to leave the store alone.
+func (s *Store) Hold(until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until.After(s.quiet) {
+		s.quiet = until
+	}
+}
+
 // calm waits until the store is ready to be asked again.
 func (s *Store) calm(ctx context.Context) error {
 	for {

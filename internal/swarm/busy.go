@@ -1,0 +1,71 @@
+package swarm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// A store that asks one node to leave it alone for a while (503, 429) is asked by none of
+// the job meanwhile: what one node hears it tells the others, and all read over half as many connections afterwards.
+
+// patient is a store that knows for how long it is to be left alone. *retry.Store is one.
+type patient interface {
+	Quiet() time.Time     // before it no attempt begins
+	Hold(until time.Time) // let none begin before it, either
+}
+
+// mostQuiet is how long one message can keep us from the store. While it does, no other makes that longer: the store is tried
+// again in between, whatever the others say.
+const mostQuiet = 30 * time.Second
+
+// backOff tells the others what our store has asked for since we last looked.
+func (n *node) backOff() {
+	store, ok := n.Store.(patient)
+	if !ok {
+		return
+	}
+	until := store.Quiet()
+	if !until.After(n.quiet) || !until.After(n.now) {
+		return
+	}
+	n.hush(until)
+	n.tellAll(kindBusy, appendBusy(nil, until.Sub(n.now)))
+}
+
+// hush notes a pause, and that it has begun.
+func (n *node) hush(until time.Time) {
+	if n.quiet.Before(n.now) {
+		n.appetite.Refused(n.now)
+	}
+	n.quiet = until
+}
+
+// busy heeds what another node's store has asked for. Not all come back at the same moment.
+func (n *node) busy(pause time.Duration) {
+	store, ok := n.Store.(patient)
+	if !ok || n.now.Before(n.quiet) || pause <= 0 {
+		return
+	}
+	pause = min(pause, mostQuiet)
+	until := n.now.Add(pause + rand.N(pause/4+1))
+	n.hush(until)
+	store.Hold(until)
+}
+
+// appendBusy: for how long the store asked the sender to leave it alone.
+func appendBusy(b []byte, pause time.Duration) []byte {
+	return binary.BigEndian.AppendUint32(b, uint32(min(max(1, pause.Milliseconds()), 1<<31-1)))
+}
+
+func parseBusy(b []byte) (pause time.Duration, err error) {
+	v, rest, err := numbers(b, 1)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes behind a pause", len(rest))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(v[0]) * time.Millisecond, nil
+}

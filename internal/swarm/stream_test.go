@@ -1,0 +1,190 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/objstore/retry"
+	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/unit"
+)
+
+func all(r unit.Bandwidth) func(int) unit.Bandwidth { return func(int) unit.Bandwidth { return r } }
+
+// On links of its own, and a small object, which makes beginning and end weigh more, a swarm whose store is narrow, and uneven as in the paper, is near the bound
+// of what store and links can do, and reads nothing twice.
+func TestStreamIsNearTheBound(t *testing.T) {
+	const nodes, size, link = 8, 24 * unit.MiB, unit.Bandwidth(2 * unit.MiB)
+	for name, part := range map[string]unit.Bandwidth{"narrow": 0.12, "medium": 0.4} {
+		swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
+			uneven := []unit.Bandwidth{0.65, 0.8, 0.9, 1.0, 0.7, 1.6, 0.75, 1.5}
+			rates := steal.Rates{}
+			for i := range b.configs {
+				b.configs[i].Layout.Piece = 64 * unit.KiB
+				rates.Down, rates.Up = append(rates.Down, link), append(rates.Up, link)
+				rates.Store = append(rates.Store, uneven[i]*part*link)
+			}
+			b.onStar(all(link), all(link), func(i int) unit.Bandwidth { return rates.Store[i] })
+			b.run()
+			b.complete(BySource, seq(nodes)...)
+			bound, by := steal.Bound(size, nodes, rates)
+			if ratio := slices.Max(b.took).Seconds() / bound; ratio > 1.2 {
+				t.Errorf("%s: %v, %.3f of the bound by %s", name, slices.Max(b.took), ratio, by)
+			}
+			if got := b.storeBytes(); got < size || got > size*102/100 {
+				t.Errorf("%s: %d bytes left the store, want %d and at most 2 %% more", name, got, size)
+			}
+		})
+	}
+}
+
+// Where the store is wide and nodes have narrow uplinks, nobody waits for peers: it is as fast as if all
+// download by themselves, but for the time it takes to see that. One that is to read no copy but the first is not.
+func TestStreamIsNoSlowerThanFlat(t *testing.T) {
+	const nodes, size, link = 4, 48 * unit.MiB, unit.Bandwidth(2 * unit.MiB)
+	took, read := map[string]time.Duration{}, map[string]unit.Bytes{}
+	for _, how := range []string{"flat", "stream", "one copy", "two copies"} {
+		algorithm := steal.Stream
+		if how == "flat" {
+			algorithm = steal.Flat
+		}
+		swarmOf(t, nodes, size, algorithm, func(b *bench) {
+			for i := range b.configs {
+				b.configs[i].SourceCopies = map[string]float64{"one copy": 1, "two copies": 2}[how]
+			}
+			b.onStar(all(link/5), all(link), all(2*link))
+			b.run()
+			b.complete(BySource, seq(nodes)...)
+			took[how], read[how] = slices.Max(b.took), b.storeBytes()
+		})
+	}
+	if float64(took["stream"]) > 1.25*float64(took["flat"]) {
+		t.Errorf("flat takes %v, stream %v", took["flat"], took["stream"])
+	}
+	if read["one copy"] != size || took["one copy"] < 2*took["flat"] {
+		t.Errorf("with one copy it takes %v, and %d bytes leave the store; want %d and more than twice of %v", took["one copy"], read["one copy"], size, took["flat"])
+	}
+	if got := read["two copies"]; got <= size*3/2 || got > 2*size {
+		t.Errorf("%d bytes leave the store for at most two copies of %d", got, size)
+	}
+}
+
+// refusing is a store that asks its first reader after a while to leave it alone, and notes who asks when.
+type refusing struct {
+	objstore.Store
+	mu      sync.Mutex // guards asked
+	asked   []time.Time
+	refuses time.Time // from then on, once
+	refused bool
+	pause   time.Duration
+}
+
+func (r *refusing) ReadRange(ctx context.Context, o objstore.Object, off, n unit.Bytes) (io.ReadCloser, error) {
+	r.mu.Lock()
+	r.asked = append(r.asked, time.Now())
+	refuse := !r.refuses.IsZero() && !r.refused && !time.Now().Before(r.refuses)
+	r.refused = r.refused || refuse
+	r.mu.Unlock()
+	if refuse {
+		return nil, &objstore.Busy{After: r.pause, Err: errors.New("503 Slow Down")}
+	}
+	return r.Store.ReadRange(ctx, o, off, n)
+}
+
+// A store that asks one node to leave it alone is left alone by all.
+func TestPauseIsShared(t *testing.T) {
+	const nodes, size, pause = 4, 8 * unit.MiB, 6 * time.Second
+	swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
+		at := time.Now().Add(2 * time.Second)
+		stores := make([]*refusing, nodes)
+		for i := range b.configs {
+			stores[i] = &refusing{Store: slow{b.store, 256 << 10}, pause: pause}
+			b.configs[i].Store = retry.New(stores[i], retry.Policy{})
+		}
+		stores[1].refuses = at
+		b.run()
+		b.complete(BySource, seq(nodes)...)
+		if !stores[1].refused {
+			t.Fatal("the store never refused anybody: the test is none")
+		}
+		for i, s := range stores {
+			before, after := 0, 0
+			for _, when := range s.asked {
+				switch since := when.Sub(at); {
+				case since < time.Second: // what was under way when it heard
+					before++
+				case since < pause:
+					t.Errorf("%s asks the store %v after the pause of %v began", nodeName(i), since, pause)
+				default:
+					after++
+				}
+			}
+			if before == 0 || after == 0 {
+				t.Errorf("%s asked %d times before the pause and %d times after it", nodeName(i), before, after)
+			}
+		}
+	})
+}
+
+// tiring is a store one of whose connections stops delivering in the middle.
+type tiring struct {
+	objstore.Store
+	mu    sync.Mutex // guards asked
+	asked int
+	which int
+}
+
+func (s *tiring) ReadRange(ctx context.Context, o objstore.Object, off, n unit.Bytes) (io.ReadCloser, error) {
+	s.mu.Lock()
+	s.asked++
+	tires := s.asked == s.which
+	s.mu.Unlock()
+	r, err := s.Store.ReadRange(ctx, o, off, n)
+	if err == nil && tires {
+		return struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(io.LimitReader(r, 100), never{ctx}), r}, nil
+	}
+	return r, err
+}
+
+// never delivers.
+type never struct{ ctx context.Context }
+
+func (n never) Read([]byte) (int, error) {
+	<-n.ctx.Done()
+	return 0, n.ctx.Err()
+}
+
+// A connection to the store that hardly delivers is not waited for: its node, or another, reads over
+// another one what it should have brought.
+func TestSlowConnectionIsHedged(t *testing.T) {
+	const nodes, size = 4, 16 * unit.MiB
+	took := map[string]time.Duration{}
+	for _, how := range []string{"well", "tired"} {
+		swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
+			for i := range b.configs {
+				b.configs[i].Store = slow{b.store, 512 << 10}
+			}
+			if how == "tired" {
+				b.configs[2].Store = &tiring{Store: b.configs[2].Store, which: 4}
+			}
+			b.run()
+			b.complete(BySource, seq(nodes)...)
+			took[how] = slices.Max(b.took)
+			if got := b.storeBytes(); got < size || got > size*102/100 {
+				t.Errorf("%s: %d bytes were read of %d, want at most 2 %% twice", how, got, size)
+			}
+		})
+	}
+	if took["tired"] > took["well"]*3/2 {
+		t.Errorf("it takes %v when a connection hangs, and %v else", took["tired"], took["well"])
+	}
+}
