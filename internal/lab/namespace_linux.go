@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -45,6 +46,9 @@ type namespace struct {
 	net  netns.NsHandle
 	uts  int
 	nl   *netlink.Handle // speaks with the kernel about what is in it
+
+	mu     sync.RWMutex // held to enter; who dials for somebody else may come when it is closed
+	closed bool
 }
 
 // newNamespace makes one, and runs setup on a thread that is in it.
@@ -87,6 +91,11 @@ func (n *namespace) make(hostname string, setup func() error) error {
 
 // enter moves the calling thread, which must be locked, into n for good.
 func (n *namespace) enter() error {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.closed {
+		return fmt.Errorf("lab: enter %s: %w", n.name, os.ErrClosed)
+	}
 	if err := unix.Setns(int(n.net), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("lab: enter %s: %w", n.name, err)
 	}
@@ -99,6 +108,9 @@ func (n *namespace) enter() error {
 // close takes the name away and lets go. The kernel ends the namespace when
 // nothing is left in it.
 func (n *namespace) close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
 	err := unname(n.name)
 	if n.nl != nil {
 		n.nl.Close()
