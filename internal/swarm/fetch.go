@@ -327,6 +327,10 @@ func (n *node) overtake() {
 	}
 	if len(tell) > 0 {
 		n.twice.Spend(n.Layout.Piece) // what the other has begun
+		if v := &n.neighbours[victim]; !v.overtaken {
+			v.overtaken = true
+			n.fault(n.Members[victim].Name, "hardly gets on with its part of the object, which others read in its place")
+		}
 	}
 	n.tellClaims(tell)
 }

@@ -96,16 +96,17 @@ type node struct {
 //	waiting ──evUp──> up ──evDown──> waiting (again, for reconnectFor)
 //	   └─ deadline ─> dead <── leave, violation ── up
 type neighbour struct {
-	link     *link // nil unless up
-	dead     bool
-	deadline time.Time  // while waiting
-	why      error      // of the last failure to connect
-	done     bool       // it has the object in its place
-	plain    bool       // its connection is not encrypted, or was not
-	silent   bool       // it has been silent once until its connection was given up
-	moved    time.Time  // when it last announced or was sent anything
-	gained   time.Time  // when it last announced a piece or took works
-	sent     unit.Bytes // to it
+	link      *link // nil unless up
+	dead      bool
+	deadline  time.Time  // while waiting
+	why       error      // of the last failure to connect
+	done      bool       // it has the object in its place
+	plain     bool       // its connection is not encrypted, or was not
+	silent    bool       // it has been silent once until its connection was given up
+	moved     time.Time  // when it last announced or was sent anything
+	gained    time.Time  // when it last announced a piece or took works
+	overtaken bool       // we have read in its place
+	sent      unit.Bytes // to it
 }
 
 // What workers tell the loop, besides what links do.

@@ -43,6 +43,8 @@ func TestHubKilledWhilePreparing(t *testing.T) {
 	s.until("it is being prepared", func(j freshet.Job) bool { return j.State == freshet.Preparing })
 	again := "control plane restarted while the job was being prepared; submit it again"
 	s.ended(s.interrupted(wait, s.pause(0)), map[string]string{"n1": again, "n2": again, "n3": again})
+	_, err := s.c.Run(s.ctx, "nodes", "--up", "3", "--wait", "30s") // each comes back in its own time
+	s.must(err)
 	s.ended(s.broadcast(s.url)(), nil)
 }
 
