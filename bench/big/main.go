@@ -18,12 +18,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/template"
 
 	"golang.org/x/sys/unix"
@@ -40,21 +38,10 @@ const (
 
 const algorithm = "steal"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	if err := command(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "big:", err)
-		os.Exit(1)
-	}
-}
+func main() { bench.Main("big", command) }
 
 func command(ctx context.Context, args []string) error {
-	typed := strings.Join(append([]string{"go run ./bench/big"}, args...), " ")
-	run := true
-	if len(args) > 0 && (args[0] == "run" || args[0] == "report") {
-		run, args = args[0] == "run", args[1:]
-	}
+	typed, run, args := bench.Words("big", args)
 	f := flag.NewFlagSet("big", flag.ExitOnError)
 	sizeList := f.String("sizes", "1GiB,4GiB", "sizes of the objects, growing")
 	nodes := f.Int("nodes", 8, "number of agents")

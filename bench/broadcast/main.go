@@ -26,12 +26,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/internal/lab"
@@ -46,21 +44,10 @@ const defaultScale = 0.8
 // algorithms in the order of the report, the one that others are held against first.
 var algorithms = []string{"flat", "non-steal", "steal"}
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	if err := command(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "broadcast:", err)
-		os.Exit(1)
-	}
-}
+func main() { bench.Main("broadcast", command) }
 
 func command(ctx context.Context, args []string) error {
-	typed := strings.Join(append([]string{"go run ./bench/broadcast"}, args...), " ")
-	run := true
-	if len(args) > 0 && (args[0] == "run" || args[0] == "report") {
-		run, args = args[0] == "run", args[1:]
-	}
+	typed, run, args := bench.Words("broadcast", args)
 	f := flag.NewFlagSet("broadcast", flag.ExitOnError)
 	nodes := f.String("nodes", "4,8,16,32", "numbers of nodes")
 	seeds := f.Int("seeds", 10, "runs of each cell; the seeds are 1, 2, …")

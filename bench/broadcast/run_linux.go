@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +24,6 @@ const (
 	storeHost, hubHost = "store", "hub"
 	objectSeed         = 1
 	runWithin          = 15 * time.Minute
-	memory             = "/dev/shm" // where files are: a disk slower than all links together would be what is measured
 )
 
 // experiment runs cells, and keeps the network and the cluster of one while
@@ -107,10 +104,10 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 
 // build makes network, cluster and object for n nodes.
 func (e *experiment) build(ctx context.Context, n int) (err error) {
-	if err := sweep(); err != nil {
+	if err := bench.Sweep("freshet-bench"); err != nil {
 		return err
 	}
-	e.dir = filepath.Join(memory, fmt.Sprintf("freshet-bench-%d", os.Getpid()))
+	e.dir = filepath.Join(bench.Memory, fmt.Sprintf("freshet-bench-%d", os.Getpid()))
 	if err := os.Mkdir(e.dir, 0o755); err != nil {
 		return err
 	}
@@ -170,24 +167,6 @@ func (e *experiment) close() (err error) {
 	}
 	*e = experiment{size: e.size, scale: e.scale}
 	return err
-}
-
-// sweep removes what runs left in memory that were killed.
-func sweep() error {
-	left, err := filepath.Glob(filepath.Join(memory, "freshet-bench-*"))
-	if err != nil {
-		return err
-	}
-	for _, dir := range left {
-		pid, err := strconv.Atoi(dir[strings.LastIndexByte(dir, '-')+1:])
-		if err != nil || syscall.Kill(pid, 0) != syscall.ESRCH {
-			continue
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // judge makes the job's numbers, and holds it against its bound: that of the

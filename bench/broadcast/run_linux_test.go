@@ -2,8 +2,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/freshet/freshet/internal/lab"
@@ -49,30 +47,5 @@ func TestExperiment(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("%s is still there: %v", dir, err)
-	}
-}
-
-// TestSweep: what a killed run left in memory is removed, what a living one has is not.
-func TestSweep(t *testing.T) {
-	if fi, err := os.Stat(memory); err != nil || !fi.IsDir() {
-		t.Skip("no " + memory)
-	}
-	const noProcess = "4194305" // more than the kernel gives out
-	dead := filepath.Join(memory, "freshet-bench-"+noProcess)
-	alive := filepath.Join(memory, "freshet-bench-1")
-	for _, dir := range []string{dead, alive} {
-		if err := os.Mkdir(dir, 0o755); err != nil && !strings.Contains(err.Error(), "exists") {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
-	}
-	if err := sweep(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(dead); !os.IsNotExist(err) {
-		t.Errorf("%s is still there: %v", dead, err)
-	}
-	if _, err := os.Stat(alive); err != nil {
-		t.Error(err)
 	}
 }

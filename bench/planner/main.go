@@ -16,12 +16,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,21 +50,10 @@ const (
 // modes are the planners that are compared with flat, in the order of the tables.
 var modes = []string{planner.Random, planner.Pipeline, planner.Paper, planner.Exact, planner.Single, planner.Optimal}
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	if err := command(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "planner:", err)
-		os.Exit(1)
-	}
-}
+func main() { bench.Main("planner", command) }
 
 func command(ctx context.Context, args []string) error {
-	typed := strings.Join(append([]string{"go run ./bench/planner"}, args...), " ")
-	run := true
-	if len(args) > 0 && (args[0] == "run" || args[0] == "report") {
-		run, args = args[0] == "run", args[1:]
-	}
+	typed, run, args := bench.Words("planner", args)
 	f := flag.NewFlagSet("planner", flag.ContinueOnError)
 	problems := f.Int("problems", 10, "problems of each condition")
 	list := f.String("networks", strings.Join(trees, ","), "kinds of networks; fattree, too, if there is a day: columns are many where pricing is greedy")

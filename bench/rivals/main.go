@@ -36,24 +36,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/unit"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	if err := command(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "rivals:", err)
-		os.Exit(1)
-	}
-}
+func main() { bench.Main("rivals", command) }
 
 // settings are what is run.
 type settings struct {
@@ -68,11 +59,7 @@ func command(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] == "enter" {
 		return enter(args[1:])
 	}
-	typed := strings.Join(append([]string{"go run ./bench/rivals"}, args...), " ")
-	run := true
-	if len(args) > 0 && (args[0] == "run" || args[0] == "report") {
-		run, args = args[0] == "run", args[1:]
-	}
+	typed, run, args := bench.Words("rivals", args)
 	s := settings{scale: scale{rate: 800 * unit.Mbit, size: 3 * unit.GiB}}
 	f := flag.NewFlagSet("rivals", flag.ExitOnError)
 	f.IntVar(&s.nodes, "nodes", 16, "number of nodes where a cell does not say it")

@@ -13,7 +13,7 @@ import (
 
 // measure makes the runs that file does not have yet.
 func measure(ctx context.Context, file, typed string, s settings) error {
-	if err := sweep(); err != nil {
+	if err := bench.Sweep("freshet-rivals"); err != nil {
 		return err
 	}
 	all, err := chosen(systems(), s.systems)

@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/freshet/freshet/bench"
@@ -31,7 +30,6 @@ import (
 const (
 	storeHost, hubHost = "store", "hub"
 	near, far          = "sw", "far" // switches; the second one where there are two sites
-	memory             = "/dev/shm"  // where files are: a disk slower than all links together would be what is measured
 	buffer             = 512 * unit.KiB
 	objectSeed         = 1
 	prefix             = "model" // what all files of the object are below, in the store and on the nodes
@@ -109,7 +107,7 @@ func (e *experiment) trial(ctx context.Context, c *bench.Cell, s System) (_ *Tri
 		t.Nodes = append(t.Nodes, fmt.Sprintf("n%02d", i+1))
 	}
 
-	if t.dir, err = os.MkdirTemp(memory, fmt.Sprintf("freshet-rivals-%d-", os.Getpid())); err != nil {
+	if t.dir, err = os.MkdirTemp(bench.Memory, fmt.Sprintf("freshet-rivals-%d-", os.Getpid())); err != nil {
 		return t, err
 	}
 	if err := os.Chmod(t.dir, 0o755); err != nil {
@@ -618,22 +616,4 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 		return nil, err
 	}
 	return t.judge(from, to, connections)
-}
-
-// sweep removes what runs left that were killed.
-func sweep() error {
-	left, err := filepath.Glob(filepath.Join(memory, "freshet-rivals-*"))
-	if err != nil {
-		return err
-	}
-	for _, dir := range left {
-		pid, err := strconv.Atoi(strings.Split(filepath.Base(dir), "-")[2])
-		if err != nil || syscall.Kill(pid, 0) != syscall.ESRCH {
-			continue
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -210,27 +210,3 @@ func TestChosen(t *testing.T) {
 		t.Errorf("a missing program: %v", err)
 	}
 }
-
-// TestSweep: what a killed run left in memory is removed, what a living one has is not.
-func TestSweep(t *testing.T) {
-	if fi, err := os.Stat(memory); err != nil || !fi.IsDir() {
-		t.Skip("no " + memory)
-	}
-	const noProcess = "4194305" // more than the kernel gives out
-	dead, alive := filepath.Join(memory, "freshet-rivals-"+noProcess+"-7"), filepath.Join(memory, "freshet-rivals-1-7")
-	for _, dir := range []string{dead, alive} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
-	}
-	if err := sweep(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(dead); !os.IsNotExist(err) {
-		t.Errorf("%s is still there: %v", dead, err)
-	}
-	if _, err := os.Stat(alive); err != nil {
-		t.Error(err)
-	}
-}

@@ -74,8 +74,8 @@ func TestUnitsStartWhatThereIs(t *testing.T) {
 // TestUnitsVerify lets systemd look at them, where it is installed.
 func TestUnitsVerify(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("systemd-analyze is not installed (Debian: systemd)")
+	if err != nil && os.Getenv("CI") != "true" {
+		t.Skip("no systemd-analyze; scripts/setup test installs it")
 	}
 	dir := t.TempDir()
 	exe, err := os.Executable() // something that exists, in place of what is not installed

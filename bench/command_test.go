@@ -1,0 +1,52 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestSweep: what a killed run left in memory is removed, what a living one has is not.
+func TestSweep(t *testing.T) {
+	if fi, err := os.Stat(Memory); err != nil || !fi.IsDir() {
+		t.Skip("no " + Memory)
+	}
+	const noProcess = "4194305" // more than the kernel gives out
+	name := fmt.Sprintf("freshet-sweep%d", os.Getpid())
+	for dir, stays := range map[string]bool{
+		"-" + noProcess: false, "-" + noProcess + "-7": false, "-1": true, "-1-7": true, "-x": true, "-": true,
+	} {
+		dir = filepath.Join(Memory, name+dir)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		if err := Sweep(name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dir); os.IsNotExist(err) == stays {
+			t.Errorf("%s: %v; want it kept: %v", dir, err, stays)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	for _, tt := range []struct {
+		args  []string
+		typed string
+		run   bool
+		flags []string
+	}{
+		{nil, "go run ./bench/x", true, nil},
+		{[]string{"run", "-a"}, "go run ./bench/x run -a", true, []string{"-a"}},
+		{[]string{"report"}, "go run ./bench/x report", false, []string{}},
+		{[]string{"-a", "report"}, "go run ./bench/x -a report", true, []string{"-a", "report"}},
+	} {
+		typed, run, flags := Words("x", tt.args)
+		if typed != tt.typed || run != tt.run || !slices.Equal(flags, tt.flags) {
+			t.Errorf("%q: got %q, %v, %q", tt.args, typed, run, flags)
+		}
+	}
+}
