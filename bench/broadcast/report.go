@@ -251,7 +251,7 @@ var page = template.Must(template.New("README.md").Parse(`# Broadcast from an ob
 
 The experiment of Chiba, Kielmann, den Burger and Matsuoka (IPSJ Trans. ACS, 2010, section 5) in a laboratory of network
 namespaces on one machine: an object of {{.Size}} leaves a store and arrives on {{.Nodes}} nodes, each a process on a host of its own.
-Rates are the paper's × {{.Scale}}{{if .ForTwo}}: with × 1, 32 nodes keep two processors 92 % busy, and a run like that tells of the machine{{end}}.
+Rates are the paper's × {{.Scale}}{{if .ForTwo}}: with × 0.8, 32 nodes keep two processors 93 to 95 % busy, and a run like that tells of the machine{{end}}.
 
 ## Claims
 
