@@ -105,6 +105,26 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestOneWriter: two runs that write one file would write over each other's lines; the second is refused, and spoils nothing.
+func TestOneWriter(t *testing.T) {
+	o := Options{File: filepath.Join(t.TempDir(), "results.jsonl"), Command: "go run it", Log: io.Discard}
+	s := Suite{Name: "s", Cells: cells([]string{"a"}, 1, 1)}
+	other := s
+	other.Case = func(context.Context, *Cell) (map[string]float64, error) { return nil, errors.New("was run") }
+	s.Case = func(ctx context.Context, c *Cell) (map[string]float64, error) {
+		if err := other.Run(ctx, o); err == nil || !strings.Contains(err.Error(), "another run writes "+o.File) {
+			t.Errorf("a second run says %v", err)
+		}
+		return map[string]float64{"x": 1}, nil
+	}
+	if err := s.Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if rs, err := Read(o.File); err != nil || len(rs) != 1 || rs[0].Error != "" {
+		t.Errorf("results %+v, %v", rs, err)
+	}
+}
+
 // TestFailures: one failure does not stop the others, and is told at the end.
 func TestFailures(t *testing.T) {
 	o := Options{File: filepath.Join(t.TempDir(), "r.jsonl"), Log: io.Discard}

@@ -15,6 +15,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Options of a run.
@@ -26,20 +28,23 @@ type Options struct {
 
 // Run makes the runs that File does not have yet. A run that fails is
 // recorded as such, and the others go on; the error then says how many failed.
-// When ctx ends, the run under way is given up and not recorded.
+// When ctx ends, the run under way is given up and not recorded. One Run writes a File at a time; a second is refused.
 func (s Suite) Run(ctx context.Context, o Options) (err error) {
 	if err := os.MkdirAll(filepath.Dir(o.File), 0o755); err != nil {
 		return fmt.Errorf("results: %w", err)
-	}
-	past, whole, err := load(o.File)
-	if err != nil {
-		return err
 	}
 	f, err := os.OpenFile(o.File, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { // two writers would write over each other's lines
+		return fmt.Errorf("results: another run writes %s (%w): wait for its end, or have --out elsewhere and join the files by hand", o.File, err)
+	}
+	past, whole, err := load(o.File)
+	if err != nil {
+		return err
+	}
 	if err := f.Truncate(whole); err != nil { // a line that a kill cut short
 		return fmt.Errorf("results: %w", err)
 	}
