@@ -44,14 +44,19 @@ func TestDefaultSize(t *testing.T) {
 	for _, tt := range []struct{ size, part, want unit.Bytes }{
 		{0, 0, 256 * unit.KiB},
 		{unit.MiB, 0, 256 * unit.KiB},
-		{256 * unit.MiB, 0, 2 * unit.MiB},
-		{unit.GiB, 0, 4 * unit.MiB},
-		{100 * unit.GiB, 0, 4 * unit.MiB},
-		{unit.TiB, 0, 16 * unit.MiB},
-		{unit.GiB, 8 * unit.MiB, 4 * unit.MiB},
-		{unit.GiB, 5 * unit.MiB, 5 * unit.MiB / 2},
-		{unit.GiB, 15 * unit.MiB, 15 * unit.MiB / 4},
-		{unit.GiB, 104_857_601, 4 * unit.MiB}, // a prime
+		{256 * unit.MiB, 0, 256 * unit.KiB}, // 1,024 pieces
+		{500 * unit.MiB, 0, 256 * unit.KiB}, // 2,000; of 512 KiB there would be 1,000
+		{unit.GiB, 0, unit.MiB},
+		{4 * unit.GiB, 0, 4 * unit.MiB},
+		{100 * unit.GiB, 0, 4 * unit.MiB}, // 25,600
+		{unit.TiB, 0, 16 * unit.MiB},      // 65,536
+		{unit.GiB, 8 * unit.MiB, unit.MiB},
+		{8 * unit.GiB, 5 * unit.MiB, 5 * unit.MiB / 2},
+		{8 * unit.GiB, 15 * unit.MiB, 15 * unit.MiB / 4},
+		{256 * unit.MiB, 5_000_000, 312_500}, // 20 pieces would be smaller than a block, and 19, 18 and 17 are no divisors
+		{256 * unit.MiB, 3_000_000, 300_000}, // likewise 12 and 11
+		{256 * unit.MiB, 333_333, 333_333},   // two would be smaller than a block
+		{unit.GiB, 104_857_601, unit.MiB},    // a prime
 	} {
 		got := DefaultSize(tt.size, tt.part)
 		if got != tt.want {

@@ -148,9 +148,9 @@ func TestDefaultPerWork(t *testing.T) {
 		want  int
 	}{
 		{0, 8, 1}, {unit.MiB, 8, 1},
-		{256 * unit.MiB, 8, 2}, // 128 pieces of 2 MiB: 4 MiB a work, eight works a share
-		{unit.GiB, 8, 2},       // 8 MiB
-		{unit.TiB, 8, 1},       // pieces of 16 MiB
+		{256 * unit.MiB, 8, 16}, // 1,024 pieces of 256 KiB: 4 MiB a work, eight works a share
+		{unit.GiB, 8, 8},        // of 1 MiB: 8 MiB a work
+		{unit.TiB, 8, 1},        // of 16 MiB
 		{256 * unit.MiB, 100, 1},
 	} {
 		l := piece.Layout{Size: tt.size, Piece: piece.DefaultSize(tt.size, 0)}
