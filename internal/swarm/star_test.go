@@ -18,24 +18,26 @@ import (
 // is what the engine does, and nothing of the machine.
 type star struct {
 	up, down map[string]*pace.Limiter
+	grain    int // bytes that a link carries at a time
 	lanes    *sync.WaitGroup
 }
 
 // onStar puts a swarm on a star before it runs: each node's link has its rates of up and down, and from the store
-// it gets its rate of store, over all connections together.
+// it gets its rate of store, over all connections together. Links carry a sixteenth of a piece at a time, and half a piece waits in each socket.
 func (b *bench) onStar(up, down, store func(node int) unit.Bandwidth) {
-	s := &star{map[string]*pace.Limiter{}, map[string]*pace.Limiter{}, &b.net.pipes}
+	s := &star{map[string]*pace.Limiter{}, map[string]*pace.Limiter{}, int(b.configs[0].Layout.Piece / 16), &b.net.pipes}
 	for i := range b.configs {
 		s.up[nodeName(i)], s.down[nodeName(i)] = pace.New(up(i)), pace.New(down(i))
-		b.configs[i].Store = client{b.configs[i].Store, []*pace.Limiter{pace.New(store(i)), s.down[nodeName(i)]}}
+		b.configs[i].Store = client{b.configs[i].Store, []*pace.Limiter{pace.New(store(i)), s.down[nodeName(i)]}, s.grain}
 	}
 	b.net.pipe = s.pipe
 }
 
-// client is a store all of whose readers share what limits there are.
+// client is a store all of whose readers share what limits there are, and take turns.
 type client struct {
 	objstore.Store
 	limits []*pace.Limiter
+	grain  int // bytes that one reads at a time
 }
 
 func (c client) ReadRange(ctx context.Context, o objstore.Object, off, n unit.Bytes) (io.ReadCloser, error) {
@@ -46,21 +48,19 @@ func (c client) ReadRange(ctx context.Context, o objstore.Object, off, n unit.By
 	return struct {
 		io.Reader
 		io.Closer
-	}{pace.Reader(ctx, grained{r}, c.limits...), r}, nil
+	}{pace.Reader(ctx, grained{r, c.grain}, c.limits...), r}, nil
 }
 
-// grained reads little at a time, so that those who share a limit take turns.
-type grained struct{ io.Reader }
+// grained reads little at a time.
+type grained struct {
+	io.Reader
+	grain int
+}
 
-func (g grained) Read(p []byte) (int, error) { return g.Reader.Read(p[:min(len(p), grain)]) }
-
-const (
-	grain   = 4 << 10  // bytes that a link carries at a time
-	sockets = 32 << 10 // bytes in a socket's buffer
-)
+func (g grained) Read(p []byte) (int, error) { return g.Reader.Read(p[:min(len(p), g.grain)]) }
 
 func (s *star) pipe(a, b string) (net.Conn, net.Conn) {
-	ab, ba := newLane(), newLane()
+	ab, ba := newLane(s.grain), newLane(s.grain)
 	s.lanes.Go(func() { ab.run(s.up[a], s.down[b]) })
 	s.lanes.Go(func() { ba.run(s.up[b], s.down[a]) })
 	return &starConn{read: ba, write: ab, name: a}, &starConn{read: ab, write: ba, name: b}
@@ -73,10 +73,12 @@ type lane struct {
 	sent, arrived []byte
 	closed        bool // by either end
 	late          bool // the reader's deadline is past
+
+	grain, socket int // bytes that are carried at a time, and that each end holds at most
 }
 
-func newLane() *lane {
-	l := &lane{}
+func newLane(grain int) *lane {
+	l := &lane{grain: grain, socket: 8 * grain}
 	l.changed = sync.NewCond(&l.mu)
 	return l
 }
@@ -84,10 +86,10 @@ func newLane() *lane {
 func (l *lane) run(up, down *pace.Limiter) {
 	for {
 		l.mu.Lock()
-		for len(l.sent) == 0 && !l.closed || len(l.arrived) >= sockets && !l.closed {
+		for len(l.sent) == 0 && !l.closed || len(l.arrived) >= l.socket && !l.closed {
 			l.changed.Wait()
 		}
-		n := min(len(l.sent), grain)
+		n := min(len(l.sent), l.grain)
 		l.mu.Unlock()
 		if n == 0 {
 			return
@@ -139,13 +141,13 @@ func (c *starConn) Write(p []byte) (n int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for n < len(p) {
-		for len(l.sent) >= sockets && !l.closed {
+		for len(l.sent) >= l.socket && !l.closed {
 			l.changed.Wait()
 		}
 		if l.closed {
 			return n, net.ErrClosed
 		}
-		k := min(len(p)-n, sockets-len(l.sent))
+		k := min(len(p)-n, l.socket-len(l.sent))
 		l.sent = append(l.sent, p[n:n+k]...)
 		n += k
 		l.changed.Broadcast()

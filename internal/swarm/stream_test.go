@@ -23,7 +23,6 @@ func TestStreamIsNearTheBound(t *testing.T) {
 	const nodes, size, link = 8, 24 * unit.MiB, unit.Bandwidth(2 * unit.MiB)
 	for name, part := range map[string]unit.Bandwidth{"narrow": 0.12, "medium": 0.4} {
 		swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
-			uneven := []unit.Bandwidth{0.65, 0.8, 0.9, 1.0, 0.7, 1.6, 0.75, 1.5}
 			rates := steal.Rates{}
 			for i := range b.configs {
 				b.configs[i].Layout.Piece = 64 * unit.KiB
