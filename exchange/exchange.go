@@ -319,6 +319,9 @@ func (s *State) wet() {
 // Covered says whether every piece has a living holder.
 func (s *State) Covered() bool { return s.covered == len(s.holders) }
 
+// Offered is the number of pieces that we lack and some living node has: what there is to ask others for.
+func (s *State) Offered() int { return s.covered - s.have.Count() }
+
 // Uncovered is the number of pieces that have no living holder.
 func (s *State) Uncovered() int { return len(s.holders) - s.covered }
 

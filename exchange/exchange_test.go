@@ -48,6 +48,28 @@ func TestBarrier(t *testing.T) {
 	}
 }
 
+func TestOffered(t *testing.T) {
+	s := state(3, 4, false)
+	offered := func(want int) {
+		t.Helper()
+		if got := s.Offered(); got != want {
+			t.Fatalf("%d pieces are offered, want %d", got, want)
+		}
+	}
+	offered(0)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 3})
+	s.Announced(2, piece.Range{Lo: 0, Hi: 1})
+	offered(3)
+	s.Got(0)
+	offered(2)
+	s.Got(3) // ours alone
+	offered(2)
+	s.Gone(1)
+	offered(0)
+	s.Lost(0) // node 2 has it
+	offered(1)
+}
+
 func TestRarestFirst(t *testing.T) {
 	for seed := range uint64(20) {
 		s := New(Config{Nodes: 4, Layout: layout(6), Rand: rand.New(rand.NewPCG(seed, 2))})

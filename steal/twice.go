@@ -14,6 +14,9 @@ import (
 // nothing left to take or to steal is no slower than one that downloads all by itself: it reads from the store
 // whatever is not on its way yet, for as long as peers give it less than the store would. With a narrow store that never happens.
 //
+// What peers gave tells of them only for as long as they have something more: who has everything that others have waits for what they
+// read, and no store would bring that sooner.
+//
 // What the store would give is what it gave while there was room beside it; while peers filled the
 // node's link it could have given more, nobody knows how much. Whether there was room shows when more came in at another time.
 //
@@ -26,7 +29,7 @@ type Twice struct {
 
 	short, whole window
 	reads        bool // in all of short something was read from the store
-	idle         bool // in all of whole there was nothing to take or steal
+	idle         bool // in all of whole there was nothing to take or steal, and peers had more than we
 
 	samples []sample
 	most    unit.Bandwidth // that came in a short period, from the store and from peers
@@ -59,7 +62,8 @@ func NewTwice(size unit.Bytes, nodes int, copies float64) *Twice {
 }
 
 // Note notes what has come from the store and from peers in all, whether something is being
-// read from the store, and whether there is nothing to take or to steal. It is to be called several times a second.
+// read from the store, and idle: whether there is nothing to take or to steal, though peers have something that the node lacks. It is
+// to be called several times a second.
 func (t *Twice) Note(store, peers unit.Bytes, reads, idle bool, now time.Time) {
 	here := window{now, store, peers}
 	if t.whole.began.IsZero() {

@@ -20,6 +20,9 @@ type patient interface {
 // again in between, whatever the others say.
 const mostQuiet = 30 * time.Second
 
+// spread is the part of a pause in which the others come back, one after the other.
+const spread = 4
+
 // backOff tells the others what our store has asked for since we last looked.
 func (n *node) backOff() {
 	store, ok := n.Store.(patient)
@@ -30,16 +33,16 @@ func (n *node) backOff() {
 	if !until.After(n.quiet) || !until.After(n.now) {
 		return
 	}
-	n.hush(until)
+	n.hush(until, until.Add(until.Sub(n.now)/spread))
 	n.tellAll(kindBusy, appendBusy(nil, until.Sub(n.now)))
 }
 
-// hush notes a pause, and that it has begun.
-func (n *node) hush(until time.Time) {
+// hush notes a pause, and that it has begun. By the time of all every node is back.
+func (n *node) hush(until, all time.Time) {
 	if n.quiet.Before(n.now) {
 		n.appetite.Refused(n.now)
 	}
-	n.quiet = until
+	n.quiet, n.quietAll = until, all
 }
 
 // busy heeds what another node's store has asked for. Not all come back at the same moment.
@@ -49,8 +52,8 @@ func (n *node) busy(pause time.Duration) {
 		return
 	}
 	pause = min(pause, mostQuiet)
-	until := n.now.Add(pause + rand.N(pause/4+1))
-	n.hush(until)
+	until := n.now.Add(pause + rand.N(pause/spread+1))
+	n.hush(until, n.now.Add(pause+pause/spread))
 	store.Hold(until)
 }
 

@@ -315,7 +315,7 @@ func (n *node) overtake() {
 	if n.commits || n.done || n.fatal != nil || n.Members[n.Self].blind() || n.ex.Covered() || !n.twice.May(n.Layout.Piece) {
 		return
 	}
-	waited := func(rank int) time.Duration { return n.since(n.neighbours[rank].gained) }
+	waited := func(rank int) time.Duration { return n.since(n.neighbours[rank].gained, n.quietAll) }
 	victim, tell := n.works.Overtake(n.ex.Held, n.pieceTime(), n.now.Sub(n.idle), waited)
 	for _, c := range tell {
 		from := n.Members[victim].Name
@@ -335,10 +335,10 @@ func (n *node) overtake() {
 	n.tellClaims(tell)
 }
 
-// since is how long ago something moved, but for a time in which the store asked to be left alone.
-func (n *node) since(moved time.Time) time.Duration {
-	if n.quiet.After(moved) {
-		moved = n.quiet
+// since is how long ago something moved, but for a time in which the store asked to be left alone, until quiet.
+func (n *node) since(moved, quiet time.Time) time.Duration {
+	if quiet.After(moved) {
+		moved = quiet
 	}
 	return n.now.Sub(moved)
 }
@@ -351,7 +351,7 @@ func (n *node) lagging() {
 	}
 	own := n.pieceTime() * time.Duration(n.streams()) << min(n.broken, 10)
 	for _, f := range n.fetches {
-		if f.audit == notAuditing && steal.Lags(n.since(f.moved), own) {
+		if f.audit == notAuditing && steal.Lags(n.since(f.moved, n.quiet), own) {
 			n.Log.Info("reading over another connection: this one hardly delivers", "job", n.Job, "for", n.now.Sub(f.moved), "pieces", f.span)
 			f.moved = n.now // once
 			n.broken++

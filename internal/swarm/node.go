@@ -60,6 +60,7 @@ type node struct {
 	twice    *steal.Twice
 	broken   int       // how many connections to the store were broken off since one last delivered
 	quiet    time.Time // before it the store is not asked: it has asked for that, us or another node
+	quietAll time.Time // before it some other node may still not ask it
 	idle     time.Time // when there was last anything to read, or an answer to wait for
 	wrong    []int     // pieces of ours that an audit found wrong, to be replaced
 	stranded []int     // pieces of ours to read whose last holder died while it was sending them
@@ -405,7 +406,8 @@ func (n *node) tick(ctx context.Context) {
 	}
 	fromStore := unit.Bytes(n.fromStore.Load())
 	n.appetite.Read(fromStore, len(n.fetches), n.now)
-	n.twice.Note(fromStore, n.fromPeers, len(n.fetches) > 0, n.spare() && !n.now.Before(n.quiet), n.now) // a pause of the store says nothing of peers
+	idle := n.spare() && n.ex.Offered() > 0 && !n.now.Before(n.quiet) // a pause of the store says nothing of peers
+	n.twice.Note(fromStore, n.fromPeers, len(n.fetches) > 0, idle, n.now)
 	n.backOff()
 	n.lagging()
 	if read := n.fromStore.Load(); read != n.seenStore {
@@ -414,7 +416,7 @@ func (n *node) tick(ctx context.Context) {
 			n.moved = n.now
 		}
 	}
-	if n.now.Sub(n.moved) > stallAfter && !n.ex.Have().Full() && len(n.fetches) == 0 {
+	if n.since(n.moved, n.quietAll) > stallAfter && !n.ex.Have().Full() && len(n.fetches) == 0 {
 		n.rescue(ctx)
 	}
 	n.forsaken()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/internal/pace"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/retry"
 	"github.com/freshet/freshet/steal"
@@ -96,7 +97,7 @@ func (r *refusing) ReadRange(ctx context.Context, o objstore.Object, off, n unit
 	return r.Store.ReadRange(ctx, o, off, n)
 }
 
-// A store that asks one node to leave it alone is left alone by all.
+// A store that asks one node to leave it alone is left alone by all, and though they come back one after the other, nothing is read twice.
 func TestPauseIsShared(t *testing.T) {
 	const nodes, size, pause = 4, 8 * unit.MiB, 6 * time.Second
 	swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
@@ -111,6 +112,9 @@ func TestPauseIsShared(t *testing.T) {
 		b.complete(BySource, seq(nodes)...)
 		if !stores[1].refused {
 			t.Fatal("the store never refused anybody: the test is none")
+		}
+		if got := b.storeBytes(); got != size {
+			t.Errorf("%d bytes left the store, want one copy of %d", got, size)
 		}
 		after := 0 // by all: the last works may all be the same node's
 		for i, s := range stores {
@@ -131,6 +135,40 @@ func TestPauseIsShared(t *testing.T) {
 		}
 		if after == 0 {
 			t.Error("nobody asked after the pause: it shows nothing")
+		}
+	})
+}
+
+// Who is back from a pause before the others takes nobody for hung, and reads nothing in the place of those who still wait.
+func TestPauseIsNoFault(t *testing.T) {
+	const nodes, size, pause = 4, 32 * unit.MiB, 30 * time.Second
+	swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
+		at := time.Now().Add(2200 * time.Millisecond) // of about 3 s
+		var first *refusing
+		for i := range b.configs {
+			b.configs[i].Layout.Piece = 64 * unit.KiB
+			rate := unit.Bandwidth(unit.MiB)
+			if i == 1 { // it is through before the last of the others is back
+				rate *= 8
+			}
+			s := &refusing{Store: client{b.store, []*pace.Limiter{pace.New(rate)}, 4 << 10}, pause: pause}
+			if i == 1 {
+				first, s.refuses = s, at
+			}
+			b.configs[i].Store = retry.New(s, retry.Policy{})
+		}
+		b.run()
+		b.complete(BySource, seq(nodes)...)
+		if !first.refused {
+			t.Fatal("the store never refused anybody: the test is none")
+		}
+		if got := b.storeBytes(); got != size {
+			t.Errorf("%d bytes left the store, want one copy of %d", got, size)
+		}
+		for i := range nodes {
+			if f := b.faultsOf(i); f != "" {
+				t.Errorf("%s says: %s", nodeName(i), f)
+			}
 		}
 	})
 }
