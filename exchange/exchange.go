@@ -10,7 +10,8 @@
 //	rarest first   of the pieces a peer can give, the one with the fewest
 //	               holders; ties are broken at random, so that nodes differ
 //	in flight      per peer as much as it delivers in a quarter second, at
-//	               least two blocks: the pipe never drains, little is lost if it dies
+//	               least two blocks: the pipe never drains, little is lost if it dies, and
+//	               what is rarest is chosen late
 //	partners       in a large swarm a node serves Slots others, its partners, all the time. The partners
 //	               of all make a random graph in which everybody has as many (Graph)
 //	end-game       when every missing piece is on its way, an idle peer is asked
@@ -45,7 +46,7 @@ const (
 	HoardAfter    = 30 * time.Second       // has a piece alone, and gives nothing
 	turnFor       = 3 * time.Second        // who is no partner is served for as long, in turn
 	inFlight      = 250 * time.Millisecond // of a peer's rate
-	leastInFlight = 2 * piece.BlockSize
+	leastInFlight = 2                      // blocks
 )
 
 // Config says what is exchanged among whom.
@@ -518,7 +519,7 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 		if !p.up || p.snubbed && p.owes > 0 || !s.lane(rank) {
 			continue
 		}
-		limit := leastInFlight
+		limit := s.least()
 		if p.snubbed {
 			limit = 1 // one try, so that it can show that it is back
 		} else if p.owes >= limit && !p.dry {
@@ -550,6 +551,9 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 	}
 	return ask, cancel
 }
+
+// least is what every peer that serves us owes, if there is as much to ask it for. Pieces may be smaller than blocks can be.
+func (s *State) least() unit.Bytes { return leastInFlight * min(piece.BlockSize, s.Layout.Piece) }
 
 func (w *want) ask(b int, rank int32) {
 	if w.asked[b] == nobody {

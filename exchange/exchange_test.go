@@ -142,6 +142,21 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
+// Pieces that are smaller than a block can be are no more at once for that: at a slow peer they would wait for long.
+func TestInFlightOfSmallPieces(t *testing.T) {
+	const pieces = 100
+	s := New(Config{Nodes: 2, Layout: piece.Layout{Size: pieces * piece.PaperSize, Piece: piece.PaperSize}, Rand: rand.New(rand.NewPCG(1, 1))})
+	for p := range pieces {
+		s.Known(p)
+	}
+	s.Up(1)
+	s.Choked(1, false)
+	s.Announced(1, piece.Range{Lo: 0, Hi: pieces})
+	if ask, _ := s.Asks(t0); len(ask) != 2 || s.peers[1].owes != 2*piece.PaperSize {
+		t.Errorf("an unmeasured peer is asked %v, want two pieces", ask)
+	}
+}
+
 func TestEndgame(t *testing.T) {
 	s := state(3, 1, false)
 	s.Announced(1, piece.Range{Lo: 0, Hi: 1})

@@ -257,7 +257,7 @@ func (s *State) lane(rank int) bool {
 	if s.near(rank) || p.owes > 0 || p.snubbed {
 		return true
 	}
-	enough := max(leastInFlight, unit.Bytes(float64(s.site.crosses)*inFlight.Seconds()))
+	enough := max(s.least(), unit.Bytes(float64(s.site.crosses)*inFlight.Seconds()))
 	return s.site.asked < lanes || s.site.flight < enough
 }
 
