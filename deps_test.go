@@ -74,8 +74,9 @@ const order = `
 
 	# The figures.
 	unit < bench < bench/big;
+	unit < bench/rivals/bittorrent;
 	bench, internal/lab/cluster, internal/swarm, objstore/limit < bench/broadcast;
-	bench, internal/lab/cluster, freshet < bench/rivals;
+	bench, bench/rivals/bittorrent, internal/lab/cluster, freshet < bench/rivals;
 	bench, planner < bench/planner;
 	internal/scenario, internal/lab/cluster < bench/simlab;
 `

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/freshet/freshet/bench"
 )
 
 // anacrolix is the Go library of that name, driven by the program in the
@@ -21,7 +23,7 @@ func anacrolix(source string) System {
 			if err != nil {
 				return err.Error()
 			}
-			return says([]string{exe, "version"}, mktorrent)(ctx)
+			return bench.Says([]string{exe, "version"}, bench.Debian("mktorrent"))(ctx)
 		},
 		Tuning: "TCP alone, no obfuscation, 200 connections and as many at a time as are to be made; no DHT or UPnP, which would find nobody here; " +
 			"web requests of one piece and two at a time (by default of 64 MiB and 25) were no faster where the store was medium (18.7 s and 18.5 s), and took more processor time; that its web seeds begin after 5 s is a constant of the library",

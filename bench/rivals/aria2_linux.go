@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/bench/rivals/bittorrent"
 )
 
 // aria2 is the download tool of that name as a BitTorrent client.
 func aria2(source string) System {
 	return System{
-		Name: "aria2 " + source, Programs: []string{"aria2c", "mktorrent", "curl"}, Version: says([]string{"aria2c", "--version"}, mktorrent),
-		Tuning: "no limit of peers, none asked for by how slow it is, files not allocated beforehand",
+		Name: "aria2 " + source, Programs: []string{"aria2c", "mktorrent", "curl"}, Version: bench.Says([]string{"aria2c", "--version"}, bench.Debian("mktorrent")),
+		Tuning: bittorrent.Aria2Tuning,
 		Prepare: func(ctx context.Context, t *Trial) error {
 			// What aria2 calls when it has all and goes on to seed.
 			hook := fmt.Sprintf("#!/bin/sh\nsync %s/*\n: >%s\n", t.Dir("$NODE"), t.Mark("$NODE"))
@@ -22,12 +25,7 @@ func aria2(source string) System {
 		},
 		Run: func(_ context.Context, t *Trial) error {
 			return t.swarm(source, func(node string, seeds bool) string {
-				more := ""
-				if seeds {
-					more = "--check-integrity --allow-overwrite "
-				}
-				return fmt.Sprintf("NODE=%s exec aria2c %s--dir=%s --seed-ratio=0 --bt-max-peers=0 --bt-request-peer-speed-limit=0 --file-allocation=none --enable-dht=false --enable-dht6=false --bt-enable-lpd=false "+
-					"--disable-ipv6 --listen-port=6881 --follow-torrent=mem --no-conf --quiet --summary-interval=0 --on-bt-download-complete=%s/hook %s", node, more, t.save(node), t.dir, t.torrent())
+				return fmt.Sprintf("NODE=%s exec %s", node, bittorrent.Aria2(t.torrent(), t.save(node), t.dir+"/hook", seeds))
 			})
 		},
 	}

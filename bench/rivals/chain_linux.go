@@ -3,13 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"github.com/freshet/freshet/bench"
 )
 
 // chain is a pipeline of all nodes: the first one reads from the store, and
 // each writes what it gets and hands it on to the next one.
 func chain() System {
 	return System{
-		Name: "chain", Programs: []string{"curl", "socat", "tee"}, Version: says(debian("socat"), debian("curl")),
+		Name: "chain", Programs: []string{"curl", "socat", "tee"}, Version: bench.Says(bench.Debian("socat"), bench.Debian("curl")),
 		Tuning: "socat with 64 KiB at a time, instead of 8 KiB",
 		Run: func(_ context.Context, t *Trial) error {
 			const port = 7000

@@ -3,13 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"github.com/freshet/freshet/bench"
 )
 
 // downloaders are programs that read from S3. Every node downloads all.
 func downloaders() []System {
 	return []System{
 		{
-			Name: "flat rclone", Programs: []string{"rclone"}, Version: says([]string{"rclone", "version"}),
+			Name: "flat rclone", Programs: []string{"rclone"}, Version: bench.Says([]string{"rclone", "version"}),
 			Tuning: "4 streams a file, as it comes for files of 250 MB and more, here for all",
 			Run: func(_ context.Context, t *Trial) error {
 				return t.everywhere(func(node string) string {
@@ -20,7 +22,7 @@ rclone copy store:b/%s %s --config= --multi-thread-cutoff 1M --multi-thread-stre
 			},
 		},
 		{
-			Name: "flat aws-cli", Programs: []string{"aws"}, Version: says([]string{"aws", "--version"}),
+			Name: "flat aws-cli", Programs: []string{"aws"}, Version: bench.Says([]string{"aws", "--version"}),
 			Tuning: "as it comes: 10 requests at a time of 8 MiB each",
 			Run: func(_ context.Context, t *Trial) error {
 				return t.everywhere(func(node string) string {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/internal/lab"
 )
 
@@ -24,7 +25,7 @@ var mpiYield []byte
 func openMPI() System {
 	return System{
 		Name: "mpi bcast", Programs: []string{"mpirun", "python3", "cc"},
-		Version: says([]string{"mpirun", "--version"}, debian("python3-mpi4py")),
+		Version: bench.Says([]string{"mpirun", "--version"}, bench.Debian("python3-mpi4py")),
 		Tuning: "a pipeline in segments of 64 KiB is forced, 4 MiB a call; over TCP alone; who waits sleeps 0.2 ms at a time, where Open MPI would turn in a loop: " +
 			"here all ranks share the processors of one machine",
 		Prepare: func(ctx context.Context, t *Trial) error {

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/freshet/freshet"
+	"github.com/freshet/freshet/bench"
 )
 
 // System is one way to bring an object from the store to the disks of all
@@ -47,63 +45,16 @@ func systems() (all []System) {
 	return append(all, chain(), udpcast(), openMPI())
 }
 
-// home is where Debian's programs are: others of the same name, such as those
-// of a Python that somebody put in front of Debian's, are not what is measured.
-const home = "/usr/sbin:/usr/bin:/sbin:/bin"
-
-// program is the path of one, or an error that says how to get it.
-func program(name string) (string, error) {
-	if strings.HasPrefix(name, "/") {
-		return name, nil
-	}
-	for _, dir := range filepath.SplitList(home) {
-		if p, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return p, nil
-		}
-	}
-	return "", fmt.Errorf("there is no %s in %s; scripts/rivals installs it", name, home)
-}
-
 // missing says which programs s lacks, or why the one that it needs could not be built.
 func (s System) missing() (err error) {
 	for _, p := range s.Programs {
-		_, e := program(p)
+		_, e := bench.Program(p)
 		err = errors.Join(err, e)
 	}
 	if err == nil && s.Build != nil {
 		err = s.Build()
 	}
 	return err
-}
-
-// says is the Version that the first lines make which commands print.
-func says(commands ...[]string) func(context.Context) string {
-	return func(ctx context.Context) string {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-		defer cancel()
-		var said []string
-		for _, argv := range commands {
-			p, err := program(argv[0])
-			if err != nil {
-				continue
-			}
-			cmd := exec.CommandContext(ctx, p, argv[1:]...)
-			cmd.Env = []string{"PATH=" + home}
-			out, _ := cmd.CombinedOutput() // some say it and then complain
-			for line := range strings.Lines(string(out)) {
-				if line = strings.TrimSpace(line); line != "" {
-					said = append(said, line)
-					break
-				}
-			}
-		}
-		return strings.Join(said, "; ")
-	}
-}
-
-// debian is the command that tells the version of one of Debian's packages.
-func debian(name string) []string {
-	return []string{"dpkg-query", "-W", "-f", "${Package} ${Version}\n", name}
 }
 
 // chosen are the systems that a list of names and patterns names, with commas

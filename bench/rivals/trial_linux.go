@@ -58,8 +58,8 @@ type Trial struct {
 	dir    string
 	lab    *lab.Lab
 	all    *cluster.Cluster
-	system *group // processes of the system, agents and control plane included
-	store  *group
+	system *bench.Group // processes of the system, agents and control plane included
+	store  *bench.Group
 
 	mu       sync.Mutex // guards what follows
 	commands []string
@@ -118,10 +118,10 @@ func (e *experiment) trial(ctx context.Context, c *bench.Cell, s System) (_ *Tri
 			return t, err
 		}
 	}
-	if t.system, err = newGroup(filepath.Base(t.dir)); err != nil {
+	if t.system, err = bench.NewGroup(filepath.Base(t.dir)); err != nil {
 		return t, err
 	}
-	if t.store, err = newGroup(filepath.Base(t.dir) + "-store"); err != nil {
+	if t.store, err = bench.NewGroup(filepath.Base(t.dir) + "-store"); err != nil {
 		return t, err
 	}
 	if t.lab, err = lab.Up(t.network()); err != nil {
@@ -189,7 +189,7 @@ func (t *Trial) launch(host string, cmd *exec.Cmd) error {
 	if host == storeHost {
 		g = t.store
 	}
-	g.adopt(cmd)
+	g.Adopt(cmd)
 	return t.lab.Start(host, cmd)
 }
 
@@ -282,7 +282,7 @@ func (t *Trial) wait(ctx context.Context, host string, argv []string) error {
 
 // process starts a program; how it ended comes through the channel.
 func (t *Trial) process(host string, argv []string) (<-chan error, error) {
-	path, err := program(argv[0])
+	path, err := bench.Program(argv[0])
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +318,7 @@ func (t *Trial) env() (env []string) {
 			env = append(env, v)
 		}
 	}
-	return append(env, "PATH="+home, "TMPDIR="+t.dir, "LANG=C.UTF-8")
+	return append(env, "PATH="+bench.Home, "TMPDIR="+t.dir, "LANG=C.UTF-8")
 }
 
 // saying is the beginning and the end of what a process said.
@@ -427,10 +427,10 @@ type usage struct {
 }
 
 func (t *Trial) usage() (u usage, err error) {
-	if u.system, err = t.system.cpu(); err != nil {
+	if u.system, err = t.system.CPU(); err != nil {
 		return u, err
 	}
-	if u.store, err = t.store.cpu(); err != nil {
+	if u.store, err = t.store.CPU(); err != nil {
 		return u, err
 	}
 	all, err := t.lab.Traffic()
@@ -522,13 +522,13 @@ func (t *Trial) close() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if t.system != nil {
-		err = t.system.kill(ctx)
+		err = t.system.Kill(ctx)
 	}
 	if t.all != nil {
 		err = errors.Join(err, t.all.Close())
 	}
 	if t.store != nil {
-		err = errors.Join(err, t.store.kill(ctx))
+		err = errors.Join(err, t.store.Kill(ctx))
 	}
 	for _, end := range t.closers {
 		err = errors.Join(err, end())
@@ -537,9 +537,9 @@ func (t *Trial) close() (err error) {
 	if t.lab != nil {
 		err = errors.Join(err, t.lab.Close())
 	}
-	for _, g := range []*group{t.system, t.store} {
+	for _, g := range []*bench.Group{t.system, t.store} {
 		if g != nil {
-			err = errors.Join(err, g.remove())
+			err = errors.Join(err, g.Remove())
 		}
 	}
 	if t.dir != "" {
@@ -608,7 +608,7 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 		}
 		conn.Close()
 	}
-	if err := t.system.kill(whole); err != nil {
+	if err := t.system.Kill(whole); err != nil {
 		return nil, err
 	}
 	connections, err := t.all.Reseed(whole, c.Seed)

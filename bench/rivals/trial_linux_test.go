@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,11 +18,11 @@ import (
 func laboratory(t *testing.T) {
 	t.Helper()
 	lab.New(t, lab.Star([]string{"a"}, lab.Link{}))
-	g, err := newGroup(fmt.Sprintf("freshet-rivals-try-%d", os.Getpid()))
+	g, err := bench.NewGroup(fmt.Sprintf("freshet-rivals-try-%d", os.Getpid()))
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := g.remove(); err != nil {
+	if err := g.Remove(); err != nil {
 		t.Error(err)
 	}
 }
@@ -123,66 +120,6 @@ func TestBadSystems(t *testing.T) {
 				t.Errorf("control groups are still there: %v", left)
 			}
 		})
-	}
-}
-
-// TestGroup: what a grandchild used that nobody waited for counts, and one that
-// fled from its parent ends with the group.
-func TestGroup(t *testing.T) {
-	laboratory(t)
-	g, err := newGroup(fmt.Sprintf("freshet-rivals-test-%d", os.Getpid()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	script := `(i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done) & sleep 1000 & setsid sleep 1000 & exit 0`
-	cmd := exec.Command("sh", "-c", script)
-	g.adopt(cmd)
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		used, err := g.cpu()
-		if err != nil || ctx.Err() != nil {
-			t.Fatalf("a loop of a grandchild used %v, %v", used, err)
-		}
-		if used >= 10*time.Millisecond {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	if err := g.kill(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := g.remove(); err != nil {
-		t.Errorf("somebody is still in it: %v", err)
-	}
-}
-
-// TestTracker: every peer is told of those before it, and not of itself.
-func TestTracker(t *testing.T) {
-	k := &tracker{}
-	ask := func(from string, port string) (int, string) {
-		r := httptest.NewRequest(http.MethodGet, "/announce?info_hash=x&compact=1&port="+port, nil)
-		r.RemoteAddr = from
-		w := httptest.NewRecorder()
-		k.ServeHTTP(w, r)
-		return w.Code, w.Body.String()
-	}
-	for _, c := range []struct{ from, port, want string }{
-		{"10.64.0.1:5000", "6881", "5:peers0:e"},
-		{"10.64.0.2:5000", "6882", "5:peers6:\x0a\x40\x00\x01\x1a\xe1e"},
-		{"10.64.0.1:5001", "6881", "5:peers6:\x0a\x40\x00\x02\x1a\xe2e"},
-	} {
-		if code, got := ask(c.from, c.port); code != http.StatusOK || !strings.HasPrefix(got, "d8:intervali") || !strings.HasSuffix(got, c.want) {
-			t.Errorf("%s announces: %d %q, want it to end with %q", c.from, code, got, c.want)
-		}
-	}
-	for _, c := range [][2]string{{"10.64.0.1:5000", "70000"}, {"10.64.0.1:5000", ""}, {"[::1]:5000", "6881"}} {
-		if code, got := ask(c[0], c[1]); code != http.StatusBadRequest {
-			t.Errorf("%s with port %q announces: %d %q", c[0], c[1], code, got)
-		}
 	}
 }
 

@@ -3,13 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"github.com/freshet/freshet/bench"
 )
 
 // udpcast sends the object once to all by multicast, which the switch hands to
 // everybody. The first node reads from the store and is the sender.
 func udpcast() System {
 	return System{
-		Name: "udpcast", Programs: []string{"curl", "udp-sender", "udp-receiver"}, Version: says(debian("udpcast")),
+		Name: "udpcast", Programs: []string{"curl", "udp-sender", "udp-receiver"}, Version: bench.Says(bench.Debian("udpcast")),
 		Tuning: "full duplex, which a switch allows; no limit of its own below the link's rate",
 		Run: func(_ context.Context, t *Trial) error {
 			for i, node := range t.Nodes {
