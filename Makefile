@@ -4,11 +4,11 @@ SHELL       := bash
 PLATFORMS   := linux/amd64 linux/arm64 darwin/arm64
 TOOL        := go tool -modfile=tools/go.mod
 STATIC      := CGO_ENABLED=0
-ARGS        ?=# of demo, paper, plans, rivals, big: make demo ARGS='--nodes 4 --size 64MiB'
+ARGS        ?=# of demo, paper, plans, rivals, cpu, big: make demo ARGS='--nodes 4 --size 64MiB'
 TESTFLAGS   ?=# of go test: make test TESTFLAGS='-count=1 -v'
 FUZZTIME    ?= 10s
 SCANTIME    ?= 1m
-.PHONY: help demo build test unit lint cross fuzz scan faults bench paper plans rivals big setup clean
+.PHONY: help demo build test unit lint cross fuzz scan faults bench paper plans rivals cpu big setup clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -51,6 +51,10 @@ paper: setup ## the paper's experiment in a laboratory of networks, as root; hou
 rivals: setup ## Freshet beside other ways, in a laboratory of networks, as root; hours: make rivals ARGS='--cells medium'
 	scripts/rivals
 	go run ./bench/rivals $(ARGS)
+
+cpu: setup ## processor time of a node that receives and gives one copy, beside others, as root; 20 minutes: make cpu ARGS='--runs 1'
+	scripts/rivals
+	go run ./bench/cpu $(ARGS)
 
 plans: ## the planner's paper's 36 conditions on four kinds of networks; two hours: make plans ARGS='--problems 2 --most 50'
 	go run ./bench/planner $(ARGS)

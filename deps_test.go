@@ -75,6 +75,7 @@ const order = `
 	# The figures.
 	unit < bench < bench/big;
 	unit < bench/rivals/bittorrent;
+	bench, bench/rivals/bittorrent, internal/lab/cluster < bench/cpu;
 	bench, internal/lab/cluster, internal/swarm, objstore/limit < bench/broadcast;
 	bench, bench/rivals/bittorrent, internal/lab/cluster, freshet < bench/rivals;
 	bench, planner < bench/planner;

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/freshet/freshet/bench"
+)
+
+// suite is the comparison with what its table shows. Its cells may be results that are there already.
+func suite(cells []bench.Cell) bench.Suite {
+	return bench.Suite{Name: "cpu", Cells: cells, Columns: []bench.Column{
+		{Number: "first_cpu_per_gb", Title: "first node: from the store, and one copy onward (CPU s/GB)", Digits: 2},
+		{Number: "second_cpu_per_gb", Title: "second node: from the first (CPU s/GB)", Digits: 2},
+		{Number: "seconds", Title: "time (s)", Digits: 1},
+	}}
+}
+
+func at(system string, p bench.Params) bench.Point { return bench.Point{Algorithm: system, Params: p} }
+
+// networks are the parameters that results have: links with a rate before those without.
+func networks(rs []bench.Result) (out []bench.Params) {
+	for _, r := range rs {
+		if !slices.ContainsFunc(out, func(p bench.Params) bool { return p.String() == r.Params.String() }) {
+			out = append(out, r.Params)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b bench.Params) int {
+		return cmp.Or(-cmp.Compare(len(a["mbit"]), len(b["mbit"])), -cmp.Compare(a["mbit"], b["mbit"]))
+	})
+	return out
+}
+
+// words say what a network is.
+func words(p bench.Params) string {
+	if p["mbit"] == "0" {
+		return "links without a rate"
+	}
+	return "links of " + p["mbit"] + " Mbit/s"
+}
+
+// claims are what the results must show: also where processors were busy, since it is their time that is compared.
+func claims(rs []bench.Result) (out []bench.Claim) {
+	for _, p := range networks(rs) {
+		if len(bench.At(rs, at(libtorrent, p))) == 0 {
+			continue
+		}
+		out = append(out, bench.Claim{
+			Name: words(p) + ": processor time per GB of the first node, " + withTLS + " over " + libtorrent, Wanted: bench.AtMost(0.5), Busy: true,
+			Number: func(e *bench.Evidence) float64 {
+				return e.Ratio("first_cpu_per_gb", at(withTLS, p), at(libtorrent, p)).Median
+			},
+		})
+	}
+	return out
+}
+
+// write makes README.md and the picture in dir from the results in file alone.
+func write(file, dir string) error {
+	rs, err := bench.Read(file)
+	if err != nil {
+		return err
+	}
+	if len(rs) == 0 {
+		return fmt.Errorf("%s has no results; run first", file)
+	}
+	all := networks(rs)
+	var cells []bench.Cell
+	for _, p := range all {
+		for _, name := range order {
+			cells = append(cells, bench.Cell{Params: p, Algorithm: name})
+		}
+	}
+	s := suite(cells)
+	s.Claims = claims(rs)
+	if err := picture(rs, all).SVG(filepath.Join(dir, "cpu.svg")); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := page.Execute(&b, map[string]any{
+		"Claims": s.VerdictTable(rs), "Table": s.Table(rs, "mbit", "mib"), "Systems": told(rs), "Made": s.Made(rs), "Enough": bench.Enough, "Bound": 100 * bench.CPUBound,
+	}); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "README.md"), b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	fmt.Print(s.VerdictTable(rs), "\n", s.Table(rs, "mbit", "mib"))
+	fmt.Println("report:", filepath.Join(dir, "README.md"))
+	return nil
+}
+
+// picture has a row for each system, with both nodes on two networks at most.
+func picture(rs []bench.Result, networks []bench.Params) bench.Rows {
+	out := bench.Rows{X: "processor time for each GB (s)"}
+	networks = networks[:min(2, len(networks))]
+	for _, p := range networks {
+		out.Series = append(out.Series, "first, "+words(p), "second")
+	}
+	for _, name := range order {
+		row := bench.Row{Name: name, Strong: strings.HasPrefix(name, "freshet ")}
+		some := false
+		for _, p := range networks {
+			for _, number := range []string{"first_cpu_per_gb", "second_cpu_per_gb"} {
+				span, _ := bench.Of(rs, at(name, p), number)
+				row.Spans = append(row.Spans, span)
+				some = some || span.N > 0
+			}
+		}
+		if some {
+			out.Rows = append(out.Rows, row)
+		}
+	}
+	return out
+}
+
+// told is what the last runs of all systems say of themselves.
+func told(rs []bench.Result) string {
+	var b strings.Builder
+	for _, name := range order {
+		var last bench.Result
+		for _, r := range rs {
+			if r.Algorithm == name && (r.Error == "" || last.Error != "" || last.Algorithm == "") {
+				last = r
+			}
+		}
+		if last.Algorithm == "" {
+			continue
+		}
+		fmt.Fprintf(&b, "### %s\n\n%s. %s.\n\n", name, cmp.Or(last.Notes["version"], last.Commit), last.Notes["tuning"])
+		if last.Error != "" {
+			fmt.Fprintf(&b, "Failed: %s\n\n", last.Error)
+		}
+	}
+	return b.String()
+}
+
+var page = template.Must(template.New("README.md").Parse(`# The processor time of a node
+
+*Made by ` + "`go run ./bench/cpu report`" + ` from [results.jsonl](results.jsonl); do not edit.*
+
+What it takes a node to receive an object, check it, write it to a file, and give one copy to another node. The **first node** reads the object from
+a store, in plain HTTP, and gives it to the **second node**, which may not read the store. So the first one does what a node
+does in a swarm, and the second one receives only: over TLS with Freshet as it comes, over plain TCP with ` + "`--security trusted`" + `.
+
+![Processor time for each GB](cpu.svg)
+
+Medians, and lines from the least to the most. Less is better; the axis is logarithmic.
+
+## Claims
+
+{{.Claims}}
+A verdict takes at least {{.Enough}} runs that count at each point, and ratios are taken seed by seed. How busy the processors were does not matter here: it is their time that is compared.
+
+## All numbers
+
+Medians over the runs (least–most). † In all runs of this point the processors were busy for more than {{.Bound}} % of the time, which is what links without a rate (0 Mbit/s) are for.
+
+{{.Table}}
+## What ran
+
+{{.Systems}}
+## How it was made
+
+{{.Made}}
+- **Processor time** is what a control group has counted of all processes of a node, user and system, from the start of the transfer to the second node's end. Freshet's agents
+  and the web server were up before; clients of BitTorrent and curl are started with the transfer, and that is in it. Store, control plane, tracker and the making of the torrent are not. A packet that one
+  host sends is taken through the other one's network at once and in the sender's name: what a node is spared when it receives, its giver pays.
+- **Links** are pairs of virtual Ethernet interfaces and a bridge. Those with a rate have a token bucket of it in each direction, with a buffer of 512 KiB.
+- **Afterwards** both nodes' files were read and compared with the object by their SHA-256.
+`))

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/bench/rivals/bittorrent"
+)
+
+// system is one way to bring the object to both nodes.
+type system struct {
+	name     string
+	programs []string // without which it is left out
+	versions [][]string
+	tuning   string
+	agents   []string                            // flags of Freshet's agents, which are up beforehand; nil: there are none
+	prepare  func(context.Context, *trial) error // nil: nothing
+	run      func(context.Context, *trial) error // returns when both nodes have it
+}
+
+var systems = []system{
+	freshet(withTLS, "tls", "as it comes"),
+	freshet(trusted, "trusted", "--security trusted: data in plain TCP"),
+	curl(curlTLS, "https"),
+	curl(curlPlain, "http"),
+	{
+		name: libtorrent, programs: []string{"python3", "mktorrent"}, versions: [][]string{bench.Debian("python3-libtorrent")},
+		tuning: bittorrent.LibtorrentTuning, prepare: torrents,
+		run: swarm(func(t *trial, node string) string {
+			return bittorrent.Libtorrent(t.dir+"/client.py", t.torrent(node), filepath.Dir(t.path(node)), t.mark(node), t.lab.Addr(node).String(), " tuned")
+		}),
+	},
+	{
+		name: aria, programs: []string{"aria2c", "mktorrent"}, versions: [][]string{{"aria2c", "--version"}},
+		tuning: bittorrent.Aria2Tuning, prepare: torrents,
+		run: swarm(func(t *trial, node string) string {
+			return "NODE=" + node + " exec " + bittorrent.Aria2(t.torrent(node), filepath.Dir(t.path(node)), t.dir+"/hook", false)
+		}),
+	},
+}
+
+func (s system) missing() (err error) {
+	for _, p := range s.programs {
+		_, e := bench.Program(p)
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// version is what the programs say; empty for our own, of which the commit is known.
+func (s system) version(ctx context.Context) string { return bench.Says(s.versions...)(ctx) }
+
+func freshet(name, security, tuning string) system {
+	return system{
+		name: name, tuning: tuning, agents: []string{"--security", security},
+		run: func(ctx context.Context, t *trial) error {
+			r, err := t.all.Broadcast(ctx, t.url, t.all.Dest("{node}", object), "--share-access")
+			switch {
+			case err != nil:
+				return err
+			case r.State != "done" || r.Verified != "source":
+				return fmt.Errorf("the job is %s, verified by %q: %s", r.State, r.Verified, r.Error)
+			case r.StoreBytes != r.Bytes || r.Node(second).StoreBytes != 0:
+				return fmt.Errorf("%d bytes left the store, %d of them to the second node; want %d and none", r.StoreBytes, r.Node(second).StoreBytes, r.Bytes)
+			}
+			return nil
+		},
+	}
+}
+
+const webPort = "8443"
+
+// curl downloads the object to the first node, and from a web server there to the second one.
+func curl(name, scheme string) system {
+	addr := func(t *trial) string { return net.JoinHostPort(t.lab.Addr(first).String(), webPort) }
+	return system{
+		name: name, programs: []string{"curl"}, versions: [][]string{{"curl", "--version"}},
+		tuning: "one after the other: the first node downloads by http, and the second from a server of Go's net/http there by " + scheme + "; nothing is checked",
+		prepare: func(ctx context.Context, t *trial) error {
+			exe, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			if err := t.start(first, exe, "serve", scheme, addr(t), filepath.Dir(t.path(first))); err != nil {
+				return err
+			}
+			return t.await(ctx, "wait for the web server", func() bool {
+				c, err := t.lab.Dial(ctx, second, addr(t))
+				if err != nil {
+					return false
+				}
+				c.Close()
+				return true
+			})
+		},
+		run: func(ctx context.Context, t *trial) error {
+			for _, n := range []struct{ node, from string }{{first, t.web()}, {second, scheme + "://" + addr(t) + "/" + object}} {
+				if err := t.shell(n.node, fmt.Sprintf("curl -sSf --insecure -o %s %s; sync %[1]s; : >%[3]s", t.path(n.node), n.from, t.mark(n.node))); err != nil {
+					return err
+				}
+				if err := t.through(ctx, n.node); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (t *trial) torrent(node string) string { return filepath.Join(t.dir, node+".torrent") }
+
+// torrents makes a torrent for each node, the first one's with the store as web seed, and has a tracker up.
+func torrents(ctx context.Context, t *trial) error {
+	if err := os.WriteFile(filepath.Join(t.dir, "client.py"), bittorrent.LibtorrentProgram, 0o644); err != nil {
+		return err
+	}
+	hook := fmt.Sprintf("#!/bin/sh\nsync %s\n: >%s\n", t.path("$NODE"), t.mark("$NODE")) // what aria2 calls when it has all
+	if err := os.WriteFile(filepath.Join(t.dir, "hook"), []byte(hook), 0o755); err != nil {
+		return err
+	}
+	announce := fmt.Sprintf("http://%v:%d/announce", t.lab.Addr(hubHost), bittorrent.TrackerPort)
+	for node, web := range map[string]string{first: t.web(), second: ""} {
+		made := filepath.Join(t.dir, node+".made")
+		words := bittorrent.Make(filepath.Join(t.dir, "s3", "b", object), t.size, announce, web, t.torrent(node))
+		if err := t.shell(storeHost, strings.Join(words, " ")+"; : >"+made); err != nil {
+			return err
+		}
+		if err := t.await(ctx, "wait for the torrent", func() bool {
+			_, err := os.Stat(made)
+			return err == nil
+		}); err != nil {
+			return err
+		}
+	}
+	ln, err := t.lab.Listen(hubHost, fmt.Sprintf(":%d", bittorrent.TrackerPort))
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: &t.tracker, ReadTimeout: time.Minute, WriteTimeout: time.Minute}
+	t.running.Go(func() { server.Serve(ln) }) // close ends it, and waits
+	t.closers = append(t.closers, server.Close)
+	return nil
+}
+
+// swarm starts a client on each node, the second one's when the first one can be found.
+func swarm(client func(t *trial, node string) string) func(context.Context, *trial) error {
+	return func(ctx context.Context, t *trial) error {
+		if err := t.shell(first, client(t, first)); err != nil {
+			return err
+		}
+		if err := t.await(ctx, "wait for the first client at the tracker", func() bool { return t.tracker.Peers() > 0 }); err != nil {
+			return err
+		}
+		if err := t.shell(second, client(t, second)); err != nil {
+			return err
+		}
+		return errors.Join(t.through(ctx, first), t.through(ctx, second))
+	}
+}
