@@ -43,7 +43,9 @@ const order = `
 	# The world.
 	unit < internal/pace, internal/lab;
 	piece < objstore;
-	objstore < objstore/internal/ranged < objstore/internal/httpwire;
+	NONE < internal/wake;
+	objstore < objstore/internal/ranged;
+	objstore/internal/ranged, internal/wake < objstore/internal/httpwire;
 	objstore/internal/httpwire, internal/pace
 	< objstore/file, objstore/http, objstore/mem, objstore/s3,
 	  objstore/fault, objstore/limit, objstore/retry, objstore/objstoretest,
@@ -54,7 +56,7 @@ const order = `
 
 	# Engines.
 	NONE < internal/pki;
-	piece, internal/pace, internal/pki < internal/peer;
+	piece, internal/pace, internal/pki, internal/wake < internal/peer;
 	piece < internal/landing;
 	objstore < internal/access;
 	steal, exchange, internal/access, internal/peer, internal/landing < internal/swarm;

@@ -55,7 +55,7 @@ func benchFrames(b *testing.B, way string, conns int, dialed func(fd uintptr)) {
 	server, client := creds("a").ServerTLS(ProtocolData), creds("b").ClientTLS(pki.Node, "a", ProtocolData)
 	server.DynamicRecordSizingDisabled, client.DynamicRecordSizingDisabled = true, true
 	end := func(raw net.Conn, wrap func(net.Conn) *tls.Conn) *Conn {
-		w := &wire{Conn: raw}
+		w := newWire(raw)
 		switch way {
 		case "tls":
 			return newConn(wrap(w), w, "x", "j")

@@ -98,7 +98,7 @@ func withoutAddress(err error) error {
 // greet is the caller's side of the handshake: TLS, a hello each way, and the
 // other end's verdict.
 func (p *Port) greet(raw net.Conn, name, job string) (*Conn, error) {
-	w := &wire{Conn: raw}
+	w := newWire(raw)
 	conf := p.o.Credentials.ClientTLS(pki.Node, name, p.dataProtocols()...)
 	conf.DynamicRecordSizingDisabled = true
 	t := tls.Client(w, conf)

@@ -286,7 +286,7 @@ func (p *Port) serve(ctx context.Context, raw net.Conn, caller *caller) {
 	defer done()
 	began := time.Now()
 	raw = pace.Conn(raw, []*pace.Limiter{p.o.In}, []*pace.Limiter{p.o.Out})
-	w := &wire{Conn: raw}
+	w := newWire(raw)
 	t := tls.Server(w, &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
 		p.door.heard(caller, time.Now())
 		raw.SetDeadline(began.Add(handshakeTimeout))

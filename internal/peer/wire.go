@@ -1,17 +1,16 @@
 package peer
 
 import (
-	"io"
 	"net"
-	"os"
 	"sync"
-	"syscall"
+
+	"github.com/freshet/freshet/internal/wake"
 )
 
 const (
 	gatherBytes = 288 << 10 // holds the records of the longest frame
 	readAhead   = 128 << 10
-	mostAwaited = 32 << 10 // of what is due: well below any receive window
+	mostAwaited = readAhead // of what is due
 )
 
 // gatherBufs are shared by all connections: only those that write hold one.
@@ -26,23 +25,23 @@ var aheadBufs = sync.Pool{New: func() any { b := make([]byte, readAhead); return
 // the many small ones of crypto/tls. It costs a copy each way and saves more:
 // README.md has the numbers.
 //
-// A connection that is one of many on a link gets its frames in packets, some now and
-// some then, and each would wake the reader. But of a frame that has begun it is known how much there is still to come, so
-// the system is asked to wake us only when enough of it is there (SO_RCVLOWAT).
+// Of a frame that has begun it is known how much there is still to come, so the reader is woken only when enough of
+// it is there (package wake).
 type wire struct {
 	net.Conn
 
 	mu  sync.Mutex // guards held; TLS may write by itself while a frame is gathered
 	out *[]byte    // records of the frame being gathered; nil: writes go straight through
 
-	ahead bool            // reads ahead: not before the caller is known, since the buffer is large
-	due   int             // how much is to come for certain; who reads sets it. At most 1: nothing is known
-	in    []byte          // read ahead, not yet asked for
-	rbuf  *[]byte         // what in lies in; nil: nothing was read ahead
-	raw   syscall.RawConn // the socket, once asked for; nil: there is none below
-	bare  bool            // it was asked for, and there is none
-	mark  int             // at how many bytes the system wakes us; zero: as it does by itself, at one
+	ahead bool    // reads ahead: not before the caller is known, since the buffer is large
+	due   int     // how much is to come for certain; who reads sets it. At most 1: nothing is known
+	in    []byte  // read ahead, not yet asked for
+	rbuf  *[]byte // what in lies in; nil: nothing was read ahead
+
+	socket *wake.Socket // what it lies on; nil: none, as where rates are limited
 }
+
+func newWire(c net.Conn) *wire { return &wire{Conn: c, socket: wake.Of(c)} }
 
 // hold starts to gather writes.
 func (w *wire) hold() {
@@ -119,61 +118,22 @@ func (w *wire) release() {
 // receive reads into p, or into rbuf if p is nil, as much as there is, but waits for what is due, up to mostAwaited.
 func (w *wire) receive(p []byte) (n int, err error) {
 	own := p == nil
-	if w.socket() == nil {
-		if own {
-			w.rbuf = aheadBufs.Get().(*[]byte)
-			p = *w.rbuf
-		}
-		return w.Conn.Read(p)
-	}
-	least := max(1, min(w.due, mostAwaited))
-	waited := w.raw.Read(func(fd uintptr) bool {
+	take := func() []byte {
 		if own && w.rbuf == nil {
 			w.rbuf = aheadBufs.Get().(*[]byte)
 			p = *w.rbuf
 		}
-		for n < least {
-			k, e := syscall.Read(int(fd), p[n:])
-			switch {
-			case e == syscall.EINTR:
-				continue
-			case e == syscall.EAGAIN:
-				if own && n == 0 {
-					w.release()
-				}
-				if mark := least - n; mark != w.mark && setMark(fd, mark) {
-					w.mark = mark
-				}
-				return false
-			case e != nil:
-				err = &net.OpError{Op: "read", Net: "tcp", Source: w.LocalAddr(), Addr: w.RemoteAddr(), Err: os.NewSyscallError("read", e)}
-				return true
-			case k == 0:
-				err = io.EOF
-				return true
-			}
-			n += k
+		return p
+	}
+	if w.socket == nil {
+		return w.Conn.Read(take())
+	}
+	n, _, err = w.socket.Read(max(1, min(w.due, mostAwaited)), take, func() {
+		if own {
+			w.release()
 		}
-		return true
 	})
-	if waited != nil {
-		err = waited
-	}
-	if n > 0 {
-		err = nil
-	}
 	return n, err
-}
-
-// socket is what w lies on; nil if that is none, as where rates are limited.
-func (w *wire) socket() syscall.RawConn {
-	if w.raw == nil && !w.bare {
-		if c, ok := w.Conn.(*net.TCPConn); ok {
-			w.raw, _ = c.SyscallConn()
-		}
-		w.bare = w.raw == nil
-	}
-	return w.raw
 }
 
 // CloseWrite tells the other end that nothing more comes, where the connection

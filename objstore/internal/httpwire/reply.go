@@ -169,6 +169,7 @@ func Redact(address string) string {
 // Body delivers exactly n bytes of a reply's body, under the watch of w, whose
 // context is watched and lies below ctx. Its errors begin with what.
 func Body(ctx, watched context.Context, w *Watch, body io.ReadCloser, n unit.Bytes, what string) io.ReadCloser {
+	w.expect(int64(n))
 	return &exact{ctx: ctx, watched: watched, watch: w, what: what, body: body, r: ranged.Reader(body, n)}
 }
 

@@ -16,7 +16,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/freshet/freshet/objstore"
@@ -59,7 +61,11 @@ func Configure(t *http.Transport, dial DialFunc, l Limits) {
 	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialing)
 		defer cancel()
-		return dial(ctx, network, address)
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return awaiting(c), nil
 	}
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
@@ -121,6 +127,7 @@ type Watch struct {
 	limit  time.Duration
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
+	conn   atomic.Pointer[conn] // that the last request went out by; nil: none that could wait
 }
 
 // NewWatch returns a context below ctx and what ends it. The watch stands
@@ -130,7 +137,13 @@ func NewWatch(ctx context.Context, limit time.Duration) (context.Context, *Watch
 	w := &Watch{limit: limit, cancel: cancel}
 	w.timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("%w (%v)", ErrStalled, limit)) })
 	w.timer.Stop()
-	return ctx, w
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		c := below(info.Conn)
+		if c != nil {
+			c.begin()
+		}
+		w.conn.Store(c)
+	}}), w
 }
 
 // Start counts from now.
@@ -138,6 +151,13 @@ func (w *Watch) Start() { w.timer.Reset(w.limit) }
 
 // Pause stops counting.
 func (w *Watch) Pause() { w.timer.Stop() }
+
+// expect notes that a body of n bytes has begun.
+func (w *Watch) expect(n int64) {
+	if c := w.conn.Load(); c != nil {
+		c.expect(n)
+	}
+}
 
 // Stop ends the context.
 func (w *Watch) Stop() {

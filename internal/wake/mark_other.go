@@ -1,6 +1,6 @@
 //go:build !linux
 
-package peer
+package wake
 
 // Elsewhere whoever reads is woken by every packet.
 func setMark(uintptr, int) bool { return false }

@@ -1,4 +1,4 @@
-package peer
+package wake
 
 import "golang.org/x/sys/unix"
 
