@@ -88,6 +88,11 @@ func (a Algorithm) Combine(sum1, sum2 uint64, n2 unit.Bytes) uint64 {
 	if n2 <= 0 {
 		return sum1
 	}
+	return a.Combiner(n2)(sum1, sum2)
+}
+
+// Combiner is Combine for an n2 above zero: many parts of one length cost one product each.
+func (a Algorithm) Combiner(n2 unit.Bytes) func(sum1, sum2 uint64) uint64 {
 	poly, width := a.reversed()
 	shift := uint64(1) << (width - 1)  // x^0, least significant bit first
 	square := uint64(1) << (width - 9) // x^8
@@ -97,7 +102,7 @@ func (a Algorithm) Combine(sum1, sum2 uint64, n2 unit.Bytes) uint64 {
 		}
 		square = mulmod(square, square, poly, width)
 	}
-	return mulmod(sum1, shift, poly, width) ^ sum2
+	return func(sum1, sum2 uint64) uint64 { return mulmod(sum1, shift, poly, width) ^ sum2 }
 }
 
 // mulmod multiplies two polynomials over GF(2), modulo poly, all three with

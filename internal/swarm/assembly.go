@@ -21,6 +21,7 @@ import (
 type assembly struct {
 	layout    piece.Layout
 	algorithm piece.Algorithm
+	join      func(sum1, sum2 uint64) uint64 // the digests of what is before a whole block, and of it
 
 	mu       sync.Mutex // guards partials
 	partials map[int]*partial
@@ -41,7 +42,7 @@ const (
 )
 
 func newAssembly(l piece.Layout, a piece.Algorithm) *assembly {
-	return &assembly{layout: l, algorithm: a, partials: map[int]*partial{}}
+	return &assembly{layout: l, algorithm: a, join: a.Combiner(piece.BlockSize), partials: map[int]*partial{}}
 }
 
 // expect allows rank to give blocks of a piece.
@@ -106,8 +107,11 @@ func (a *assembly) arrived(rank, p, block int, sum uint64) outcome {
 	}
 	var whole uint64
 	for b, s := range x.sums {
-		_, n := blockSpan(a.layout, p, b)
-		whole = a.algorithm.Combine(whole, s, unit.Bytes(n))
+		if _, n := blockSpan(a.layout, p, b); n < int(piece.BlockSize) {
+			whole = a.algorithm.Combine(whole, s, unit.Bytes(n))
+		} else {
+			whole = a.join(whole, s)
+		}
 	}
 	return outcome{whole: true, sum: whole, from: x.from}
 }
