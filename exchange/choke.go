@@ -159,6 +159,12 @@ func (s *State) Serves(rank int, r Request) bool {
 		0 <= r.Lo && r.Lo < r.Hi && r.Hi <= s.Layout.Blocks(r.Piece)
 }
 
+// Fed says whether a peer is served and lacks something: what it hears of it may ask us for at once.
+func (s *State) Fed(rank int) bool {
+	p := &s.peers[rank]
+	return p.up && !p.choked && !p.has.Full()
+}
+
 // offers says whether we have a piece that a peer lacks, and nobody of its site has if that is another.
 func (s *State) offers(rank int) bool {
 	has := s.lacks(rank)

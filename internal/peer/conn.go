@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,12 +25,15 @@ type Conn struct {
 
 	writing chan struct{} // holds a token while a frame is written
 	scratch []byte        // one TLS record, for a frame's beginning; whoever writes has it
+	heads   []byte        // likewise, of the frames being written
+	parts   [][]byte      // likewise, what they are made of
 	wrote   atomic.Int64  // when the last frame was written, Unix nanoseconds
 	heard   atomic.Int64  // when anything last came, likewise
 
 	reading chan struct{} // holds a token while a read is under way
 	left    int           // of the payload that is being read
 	until   time.Time     // when that has to have arrived; zero: not begun
+	by      time.Time     // the deadline in force, while it is being read
 
 	plain   atomic.Bool // c is wire
 	key     string      // of the other end's certificate
@@ -105,44 +109,29 @@ func (c *Conn) ping() {
 	}
 }
 
-// Frame is one that is written together with others.
+// Frame is one that is written together with others. Its payload is Payload and, behind it, Bulk, which is
+// not copied on its way.
 type Frame struct {
 	Kind    byte
 	Payload []byte
+	Bulk    []byte
 }
 
-// WriteFrames writes frames one after the other, small ones together in one write. It is as WriteFrame otherwise.
+// WriteFrames writes frames one after the other, in as few writes as they fit in. It is as WriteFrame otherwise.
 func (c *Conn) WriteFrames(frames []Frame) error {
-	for len(frames) > 0 {
-		k, size := 1, headerBytes+len(frames[0].Payload)
-		for k < len(frames) && size+headerBytes+len(frames[k].Payload) <= recordBytes {
-			size += headerBytes + len(frames[k].Payload)
-			k++
+	if len(frames) == 0 {
+		return nil
+	}
+	return c.write(func() error {
+		c.heads = slices.Grow(c.heads[:0], headerBytes*len(frames)) // once: parts point into it
+		parts, n := c.parts[:0], 0
+		for _, f := range frames {
+			h := c.head(f.Kind, len(f.Payload)+len(f.Bulk))
+			parts = append(parts, h, f.Payload, f.Bulk)
+			n += len(h) + len(f.Payload) + len(f.Bulk)
 		}
-		if k == 1 {
-			if err := c.WriteFrame(frames[0].Kind, frames[0].Payload); err != nil {
-				return err
-			}
-		} else if err := c.write(func() error { return c.writeTogether(frames[:k]) }); err != nil {
-			return err
-		}
-		frames = frames[k:]
-	}
-	return nil
-}
-
-// writeTogether needs the writing token, and frames that fit a TLS record.
-func (c *Conn) writeTogether(frames []Frame) error {
-	b := c.scratch[:0]
-	for _, f := range frames {
-		b = append(header{Kind: f.Kind, Len: len(f.Payload)}.Append(b), f.Payload...)
-	}
-	if err := c.c.SetWriteDeadline(time.Now().Add(frameTime(len(b)))); err != nil {
-		return err
-	}
-	_, err := c.c.Write(b)
-	c.wrote.Store(time.Now().UnixNano())
-	return err
+		return c.writeParts(parts, n)
+	})
 }
 
 // WriteFrame writes a frame whose payload is parts, one after the other. It
@@ -150,7 +139,24 @@ func (c *Conn) writeTogether(frames []Frame) error {
 // ends the connection; the error names the neighbour. A payload of more than
 // MaxFrame bytes panics.
 func (c *Conn) WriteFrame(kind byte, parts ...[]byte) error {
-	return c.write(func() error { return c.writeFrame(kind, parts) })
+	return c.write(func() error {
+		n := 0
+		for _, p := range parts {
+			n += len(p)
+		}
+		c.heads = c.heads[:0]
+		return c.writeParts(append(append(c.parts[:0], c.head(kind, n)), parts...), headerBytes+n)
+	})
+}
+
+// head appends a frame's header to c.heads, and returns it. It needs the writing token.
+func (c *Conn) head(kind byte, n int) []byte {
+	if n > MaxFrame {
+		panic(fmt.Sprintf("peer: frame of %d bytes, at most %d are allowed", n, MaxFrame))
+	}
+	at := len(c.heads)
+	c.heads = header{Kind: kind, Len: n}.Append(c.heads)
+	return c.heads[at:]
 }
 
 // write calls f with the writing token.
@@ -173,27 +179,21 @@ func (c *Conn) write(f func() error) error {
 	return nil
 }
 
-// writeFrame needs the writing token. Small parts, and the beginning of a
+// writeParts writes n bytes of frames; it needs the writing token. Small parts, and the beginning of a
 // large one, are copied together to fill a TLS record; the rest of a large one
 // is encrypted from where it lies.
-func (c *Conn) writeFrame(kind byte, parts [][]byte) error {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
-	if n > MaxFrame {
-		panic(fmt.Sprintf("peer: frame of %d bytes, at most %d are allowed", n, MaxFrame))
-	}
+func (c *Conn) writeParts(parts [][]byte, n int) error {
+	c.parts = parts
+	defer clear(parts) // so that nothing is kept that others go on with
 	if err := c.c.SetWriteDeadline(time.Now().Add(frameTime(n))); err != nil {
 		return err
 	}
+	defer func() { c.wrote.Store(time.Now().UnixNano()) }()
 	if c.Plain() {
-		err := c.writePlain(n, kind, parts)
-		c.wrote.Store(time.Now().UnixNano())
-		return err
+		return c.writePlain(parts)
 	}
 	c.wire.hold()
-	b := header{Kind: kind, Len: n}.Append(c.scratch[:0])
+	b := c.scratch[:0]
 	var err error
 	for _, p := range parts {
 		for len(p) > 0 && err == nil {
@@ -218,7 +218,6 @@ func (c *Conn) writeFrame(kind byte, parts [][]byte) error {
 	if ferr := c.wire.flush(); err == nil {
 		err = ferr
 	}
-	c.wrote.Store(time.Now().UnixNano())
 	return err
 }
 
@@ -289,15 +288,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 		return 0, c.wrap("read from", err)
 	}
 	defer func() { <-c.reading }()
-	now := time.Now()
-	if c.until.IsZero() {
-		c.until = now.Add(frameTime(c.left))
-	}
-	by := now.Add(silence)
-	if c.until.Before(by) {
-		by = c.until
-	}
-	if err := c.setReadDeadline(by); err != nil {
+	if err := c.extend(time.Now()); err != nil {
 		return 0, c.wrap("read from", err)
 	}
 	c.wire.due = c.left
@@ -319,13 +310,36 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
+// extend sets the deadline of a read within a frame. One that is good for nearly as long stays as it
+// is: there are many reads to a frame.
+func (c *Conn) extend(now time.Time) error {
+	by := now.Add(silence)
+	switch {
+	case c.until.IsZero():
+		c.until = now.Add(frameTime(c.left))
+	case by.Sub(c.by) < silence/20 || !c.by.Before(c.until):
+		return nil
+	}
+	if c.until.Before(by) {
+		by = c.until
+	}
+	c.by = by
+	return c.setReadDeadline(by)
+}
+
 // lockReads takes the reading token, or finds the connection closed.
 func (c *Conn) lockReads() error {
 	select {
 	case c.reading <- struct{}{}:
-		return nil
 	case <-c.closed:
 		return c.cause()
+	}
+	select { // both may have been ready
+	case <-c.closed:
+		<-c.reading
+		return c.cause()
+	default:
+		return nil
 	}
 }
 

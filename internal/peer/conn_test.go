@@ -621,7 +621,8 @@ func TestFramesWrittenTogether(t *testing.T) {
 		defer atB.Close()
 		var frames []Frame
 		for i, n := range []int{0, 5, recordBytes - 40, 7, MaxFrame, 3, recordBytes, 0, 1} {
-			frames = append(frames, Frame{Kind: byte(20 + i), Payload: []byte(strings.Repeat(string(rune('a'+i)), n))})
+			text := []byte(strings.Repeat(string(rune('a'+i)), n))
+			frames = append(frames, Frame{Kind: byte(20 + i), Payload: text[:n/3], Bulk: text[n/3:]})
 		}
 		wrote := make(chan error, 1)
 		go func() { wrote <- atB.WriteFrames(frames) }()
@@ -631,8 +632,8 @@ func TestFramesWrittenTogether(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := make([]byte, n)
-			if _, err := io.ReadFull(atA, got); err != nil || kind != f.Kind || string(got) != string(f.Payload) {
-				t.Fatalf("kind %d with %d bytes, %v; want kind %d with %d", kind, n, err, f.Kind, len(f.Payload))
+			if _, err := io.ReadFull(atA, got); err != nil || kind != f.Kind || string(got) != string(f.Payload)+string(f.Bulk) {
+				t.Fatalf("kind %d with %d bytes, %v; want kind %d with %d", kind, n, err, f.Kind, len(f.Payload)+len(f.Bulk))
 			}
 		}
 		if err := <-wrote; err != nil {

@@ -108,6 +108,16 @@ func (p *Pool) Get(ctx context.Context) ([]byte, error) {
 	}
 }
 
+// Try takes a block as Get does if one is free, or returns nil.
+func (p *Pool) Try() []byte {
+	select {
+	case b := <-p.free:
+		return block(b)
+	default:
+		return nil
+	}
+}
+
 // block is b, allocated if it is not yet.
 func block(b []byte) []byte {
 	if b == nil {

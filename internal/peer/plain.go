@@ -67,17 +67,20 @@ func (p *Port) settle(c *Conn, t *tls.Conn, caller bool) error {
 // Plain says whether the connection's frames travel without encryption.
 func (c *Conn) Plain() bool { return c.plain.Load() }
 
-// writePlain writes a frame of n bytes of payload: its header and small parts in one
+// writePlain writes frames as they are: their small parts in one
 // piece, large ones from where they lie. It needs the writing token.
-func (c *Conn) writePlain(n int, kind byte, parts [][]byte) error {
-	b := header{Kind: kind, Len: n}.Append(c.scratch[:0])
+func (c *Conn) writePlain(parts [][]byte) error {
+	b := c.scratch[:0]
 	var out net.Buffers
 	for _, p := range parts {
 		if len(p) <= cap(b)-len(b) {
 			b = append(b, p...)
 			continue
 		}
-		out = append(out, b, p)
+		if len(b) > 0 {
+			out = append(out, b)
+		}
+		out = append(out, p)
 		b = b[len(b):]
 	}
 	if len(b) > 0 {

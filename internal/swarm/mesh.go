@@ -77,10 +77,11 @@ func (n *node) up(ctx context.Context, ev evUp) {
 	}
 	l := &link{rank: ev.rank, conn: ev.conn, out: newOutbox(n.unread())}
 	nb.link, nb.why, nb.moved = l, nil, n.now
+	n.links[l] = true
 	nb.plain = nb.plain || ev.conn.Plain()
 	n.wg.Go(func() { l.run(ctx, n) })
 	n.ex.Up(ev.rank)
-	n.announce()
+	n.spread()
 
 	var known []digest
 	for p := range n.Layout.Count() {
@@ -119,6 +120,8 @@ func (n *node) lost(nb *neighbour, rank int) {
 // down notes the end of a link. A member may come back within reconnectFor,
 // unless it left or broke the protocol.
 func (n *node) down(ctx context.Context, ev evDown) {
+	n.gave(ev.link)
+	delete(n.links, ev.link)
 	rank := ev.link.rank
 	nb := &n.neighbours[rank]
 	if nb.link != ev.link {
@@ -233,35 +236,37 @@ func (n *node) sendDigests(ds []digest, l *link) {
 	}
 }
 
-// announceDue announces what has waited for long enough.
-func (n *node) announceDue() {
-	wait := gatherFor
-	if n.firsthand || n.ex.Have().Full() {
-		wait = tickEvery
-	}
-	if n.now.Sub(n.told) >= wait {
-		n.announce()
-	}
-}
-
-// announce tells everybody what we got since the last time: first the digests of what we read
-// ourselves, then the pieces.
-func (n *node) announce() {
+// spread adds what we got since the last time to what all peers are to be told.
+func (n *node) spread() {
 	if len(n.news) == 0 && len(n.digests) == 0 {
 		return
 	}
-	n.told = n.now
 	for rank := range n.neighbours {
-		if l := n.neighbours[rank].link; l != nil {
-			n.sendDigests(n.digests, l)
+		if l := n.neighbours[rank].link; l != nil && !l.out.tell(n.news, n.digests, n.firsthand) {
+			n.deafen(l)
 		}
 	}
-	slices.Sort(n.news)
-	const most = peer.MaxFrame / 8
-	for chunk := range slices.Chunk(ranges(slices.Compact(n.news)), most) {
-		n.tellAll(kindHave, appendHave(nil, chunk))
-	}
 	n.news, n.digests, n.firsthand = n.news[:0], n.digests[:0], false
+	n.remind()
+}
+
+// remind has news go that nothing has taken along for long enough. What nobody else has does not wait: a digest
+// has to come from who has read the piece.
+func (n *node) remind() {
+	for rank := range n.neighbours {
+		l := n.neighbours[rank].link
+		if l == nil {
+			continue
+		}
+		patience := gatherApart
+		switch {
+		case n.ex.Have().Full():
+			patience = tickEvery
+		case n.ex.Fed(rank) || n.mate(rank):
+			patience = gatherFor
+		}
+		l.out.remind(n.now, patience, tickEvery)
+	}
 }
 
 // message acts on a peer's message. An error means that the peer broke the protocol.
@@ -525,5 +530,11 @@ func (n *node) lose(p int) {
 	if n.ex.Have().Has(p) {
 		n.have -= n.pieceSize(p)
 		n.ex.Lost(p)
+		n.news = slices.DeleteFunc(n.news, func(q int) bool { return q == p })
+		for rank := range n.neighbours {
+			if l := n.neighbours[rank].link; l != nil {
+				l.out.forget(p)
+			}
+		}
 	}
 }

@@ -5,21 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
 )
 
 // link is one connection to a neighbour, from its hello to its loss: a reader
 // that hands messages to the loop and blocks to the disk, and a writer that
 // sends what the loop has queued.
 type link struct {
-	rank int
-	conn *peer.Conn
-	out  outbox
+	rank    int
+	conn    *peer.Conn
+	out     outbox
+	sent    atomic.Int64 // bytes of payload; the writer counts
+	counted unit.Bytes   // of them, by the loop
 }
 
 // What a link tells the loop. Everything of one link arrives in order; evDown
@@ -37,10 +42,7 @@ type (
 		wanted       bool // false: nobody had asked for it any more, and it was thrown away
 		outcome      outcome
 	}
-	evSent struct {
-		link *link
-		n    int
-	}
+	evSent struct{ link *link } // much since the last one; what is less the loop sees by itself, with each tick
 	evDown struct {
 		link *link
 		err  error
@@ -57,15 +59,25 @@ const maxMessages = 1 << 13
 
 // outbox is what waits to be sent to a peer: messages first, then blocks, in
 // the order in which they were asked for.
+//
+// News is what we have got since we last said so. It goes with whatever else goes to the peer, before it: a
+// message of its own is a packet, and wakes a writer here and a reader there. Only where nothing
+// else goes for as long as the news may wait it goes alone.
 type outbox struct {
 	mu       sync.Mutex // guards the fields below
 	messages []peer.Frame
-	unread   int                // bytes in them
+	unread   int                // bytes in them, and in the news
 	most     int                // of unread
 	blocks   []exchange.Request // runs
 	queued   int                // blocks in them
 	closing  bool               // send what there is, then end
 	wake     chan struct{}      // has room for one
+
+	news    []int     // pieces
+	digests []digest  // of them and of others, to be said before them
+	urgent  bool      // nobody else has some of it
+	due     bool      // it goes though nothing else does
+	told    time.Time // when news last went; zero: never
 }
 
 func newOutbox(most int) outbox { return outbox{most: most, wake: make(chan struct{}, 1)} }
@@ -99,6 +111,65 @@ func (o *outbox) send(kind byte, payload []byte) bool {
 	o.messages = append(o.messages, peer.Frame{Kind: kind, Payload: payload})
 	o.signal()
 	return true
+}
+
+const newsBytes = 8 // of a piece, at most: a run of its own
+
+// tell adds to the news. It returns false if the peer leaves too much unread.
+func (o *outbox) tell(pieces []int, digests []digest, urgent bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closing {
+		return true
+	}
+	size := newsBytes*len(pieces) + digestBytes*len(digests)
+	if o.unread+size > o.most {
+		return false
+	}
+	o.unread += size
+	o.news, o.digests = append(o.news, pieces...), append(o.digests, digests...)
+	o.urgent = o.urgent || urgent
+	return true
+}
+
+// remind has news go that has waited for long enough: patience, or urgently if some of it is urgent.
+func (o *outbox) remind(now time.Time, patience, urgently time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.urgent {
+		patience = urgently
+	}
+	if len(o.news)+len(o.digests) > 0 && now.Sub(o.told) >= patience {
+		o.due = true
+		o.signal()
+	}
+}
+
+// forget takes a piece out of the news that we turn out not to have.
+func (o *outbox) forget(p int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := len(o.news)
+	o.news = slices.DeleteFunc(o.news, func(q int) bool { return q == p })
+	o.unread -= newsBytes * (all - len(o.news))
+}
+
+// sayNews makes the news the first of the messages: first the digests, then the pieces.
+func (o *outbox) sayNews() {
+	var said []peer.Frame
+	for chunk := range slices.Chunk(o.digests, peer.MaxFrame/digestBytes) {
+		said = append(said, peer.Frame{Kind: kindDigests, Payload: appendDigests(nil, chunk)})
+	}
+	slices.Sort(o.news)
+	for chunk := range slices.Chunk(ranges(slices.Compact(o.news)), peer.MaxFrame/newsBytes) {
+		said = append(said, peer.Frame{Kind: kindHave, Payload: appendHave(nil, chunk)})
+	}
+	o.unread -= newsBytes*len(o.news) + digestBytes*len(o.digests)
+	for _, m := range said {
+		o.unread += len(m.Payload)
+	}
+	o.messages = append(said, o.messages...)
+	o.news, o.digests, o.urgent, o.due, o.told = o.news[:0], o.digests[:0], false, false, time.Now()
 }
 
 // serve queues blocks. It returns false if the peer has asked for too many.
@@ -157,77 +228,108 @@ func (o *outbox) close() {
 	o.signal()
 }
 
-// together is how many bytes of messages are taken from an outbox at a time: those go out in one write.
-const together = 16 << 10
+// together is how many bytes of messages are taken from an outbox at a time, and mostTogether how many messages: those go
+// out in one write, with a block if one waits.
+const (
+	together     = 16 << 10
+	mostTogether = 256
+)
 
-// next takes the next messages, or else the next block. ended: nothing more will come.
-func (o *outbox) next() (ms []peer.Frame, block exchange.Request, ended bool) {
+// next takes the next messages, and says whether blocks wait, too. ended: nothing more will come.
+func (o *outbox) next() (ms []peer.Frame, blocks, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.messages) > 0 {
-		k, size := 0, 0
-		for k < len(o.messages) && (k == 0 || size+len(o.messages[k].Payload) <= together) {
-			size += len(o.messages[k].Payload)
-			k++
-		}
-		ms, o.messages = o.messages[:k:k], o.messages[k:]
-		o.unread -= size
-		return ms, block, false
+	if len(o.news)+len(o.digests) > 0 && (o.due || len(o.messages) > 0 || len(o.blocks) > 0 || o.closing) {
+		o.sayNews()
 	}
+	k, size := 0, 0
+	for k < min(len(o.messages), mostTogether) && (k == 0 || size+len(o.messages[k].Payload) <= together) {
+		size += len(o.messages[k].Payload)
+		k++
+	}
+	ms, o.messages = o.messages[:k:k], o.messages[k:]
+	o.unread -= size
 	if o.closing {
-		return nil, block, true
+		return ms, false, k == 0
 	}
-	if len(o.blocks) > 0 {
-		r := &o.blocks[0]
-		block = exchange.Request{Piece: r.Piece, Lo: r.Lo, Hi: r.Lo + 1}
-		o.queued--
-		if r.Lo++; r.Lo == r.Hi {
-			o.blocks = o.blocks[1:]
-		}
+	return ms, len(o.blocks) > 0 && size <= together, false
+}
+
+// block takes the next block, if it is still wanted.
+func (o *outbox) block() (block exchange.Request, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.blocks) == 0 {
+		return block, false
 	}
-	return nil, block, false
+	r := &o.blocks[0]
+	block = exchange.Request{Piece: r.Piece, Lo: r.Lo, Hi: r.Lo + 1}
+	o.queued--
+	if r.Lo++; r.Lo == r.Hi {
+		o.blocks = o.blocks[1:]
+	}
+	return block, true
 }
 
 // write sends what the outbox holds until it is closed, the connection fails or ctx ends.
 func (l *link) write(ctx context.Context, n *node) error {
 	header := make([]byte, 0, blockHeaderBytes)
-	for {
-		ms, r, ended := l.out.next()
+	much := int64(max(n.Layout.Size, unit.MiB)) / 4
+	for noted := int64(0); ; {
+		frames, blocks, ended := l.out.next()
+		var buf []byte
 		switch {
 		case ended:
 			return nil
-		case len(ms) > 0:
-			if err := l.conn.WriteFrames(ms); err != nil {
+		case blocks && len(frames) > 0:
+			buf = n.Send.Try() // messages do not wait until other peers have taken theirs
+		case blocks:
+			var err error
+			if buf, err = n.Send.Get(ctx); err != nil {
 				return err
 			}
-		case r.Hi > 0:
-			off, size := blockSpan(n.Layout, r.Piece, r.Lo)
-			buf, err := n.Send.Get(ctx)
-			if err != nil {
-				return err
-			}
-			_, err = n.File.ReadAt(buf[:size], off)
-			if errors.Is(err, io.EOF) {
-				err = nil // the object's end may be the file's
-			}
-			if err != nil {
-				n.post(evBroken{fmt.Errorf("read block %d of piece %d to send it: %w", r.Lo, r.Piece, err)})
-			} else {
-				err = l.conn.WriteFrame(kindBlock, appendBlockHeader(header[:0], blockHeader{r.Piece, r.Lo}), buf[:size])
-			}
-			n.Send.Put(buf)
-			if err != nil {
-				return err
-			}
-			n.post(evSent{l, size})
-		default:
+		case len(frames) == 0:
 			select {
 			case <-l.out.wake:
+				continue
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
+		size := 0
+		if buf != nil {
+			var r exchange.Request
+			if r, size = l.load(n, buf); size > 0 {
+				frames = append(frames, peer.Frame{Kind: kindBlock, Payload: appendBlockHeader(header[:0], blockHeader{r.Piece, r.Lo}), Bulk: buf[:size]})
+			}
+		}
+		err := l.conn.WriteFrames(frames)
+		if buf != nil {
+			n.Send.Put(buf)
+		}
+		if err != nil {
+			return err
+		}
+		if sent := l.sent.Add(int64(size)); sent-noted >= much {
+			noted = sent
+			n.post(evSent{l})
+		}
 	}
+}
+
+// load reads the next block that the peer wants into buf. size is 0 if there is none, or our disk does not give it.
+func (l *link) load(n *node, buf []byte) (r exchange.Request, size int) {
+	r, ok := l.out.block()
+	if !ok {
+		return r, 0
+	}
+	off, size := blockSpan(n.Layout, r.Piece, r.Lo)
+	_, err := n.File.ReadAt(buf[:size], off)
+	if err != nil && !errors.Is(err, io.EOF) { // the object's end may be the file's
+		n.post(evBroken{fmt.Errorf("read block %d of piece %d to send it: %w", r.Lo, r.Piece, err)})
+		return r, 0
+	}
+	return r, size
 }
 
 // read hands what arrives to the loop and the disk until the connection ends.

@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	tickEvery    = 50 * time.Millisecond  // slots and deadlines are looked at; announcements of what nobody else has are gathered for as long
-	gatherFor    = 200 * time.Millisecond // other announcements: those pieces can be had elsewhere
+	tickEvery    = 50 * time.Millisecond  // slots and deadlines are looked at; news of what nobody else has goes alone after as long
+	gatherFor    = 200 * time.Millisecond // other news to those whom we serve: those pieces can be had elsewhere
+	gatherApart  = time.Second            // to others, who could not ask us for them
 	reportEvery  = 250 * time.Millisecond // progress
 	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
 	reconnectFor = 3 * time.Second        // a lost connection comes back, or its node is dead
@@ -45,7 +46,8 @@ type node struct {
 	works      *steal.Node
 	imports    *steal.Imports // of our site; nil: all are of one, or we are of none
 	man        *exchange.Manifest
-	neighbours []neighbour // by rank; our own place is unused
+	neighbours []neighbour    // by rank; our own place is unused
+	links      map[*link]bool // that have not told us of their end
 	rank       map[string]int
 
 	sums     []uint64     // by piece: the digest of our copy, if we have it
@@ -66,10 +68,9 @@ type node struct {
 	stranded []int     // pieces of ours to read whose last holder died while it was sending them
 	doubts   []int     // Held: pieces of our file to be compared with what an audit found
 
-	news      []int // pieces got since the last announcement
+	news      []int // pieces got since outboxes were last told
 	digests   []digest
-	firsthand bool      // some of it we have read ourselves
-	told      time.Time // of the last announcement
+	firsthand bool // some of it we have read ourselves
 
 	phase    int
 	moved    time.Time // when anything last came from anywhere
@@ -138,7 +139,7 @@ func newNode(c Config) *node {
 		Config: c, policy: c.policy(), digest: c.Object.Checksum.Algorithm,
 		events: make(chan any, 64), ended: make(chan struct{}),
 		now: now, moved: now, idle: now, appetite: steal.NewAppetite(), twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), sampled: sample{at: now}, man: exchange.NewManifest(c.Layout),
-		neighbours: make([]neighbour, len(c.Members)), rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{},
+		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{},
 	}
 	if !c.Object.Checksum.Usable(c.Layout) {
 		n.digest = piece.CRC64NVME
@@ -176,6 +177,9 @@ func (n *node) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		n.wg.Wait()
+		for l := range n.links { // what went last
+			n.gave(l)
+		}
 		for len(n.events) > 0 { // connections that came too late
 			if up, ok := (<-n.events).(evUp); ok {
 				up.conn.Close()
@@ -216,6 +220,9 @@ func (n *node) run(ctx context.Context) (err error) {
 		case ev := <-n.events:
 			n.now = time.Now()
 			n.handle(ctx, ev)
+			for k := len(n.events); k > 0; k-- { // what has come meanwhile asks the rules no more than once
+				n.handle(ctx, <-n.events)
+			}
 		case n.now = <-tick.C:
 			n.tick(ctx)
 		case names := <-n.Lost:
@@ -231,7 +238,7 @@ func (n *node) run(ctx context.Context) (err error) {
 
 // leave tells everybody that we go, and why if it is not that all is done.
 func (n *node) leave(why string) {
-	n.announce()
+	n.spread()
 	for rank := range n.neighbours {
 		if l := n.neighbours[rank].link; l != nil {
 			l.out.send(kindLeave, []byte(peer.Printable(why, maxLeave)))
@@ -255,8 +262,6 @@ func (n *node) drain() {
 		select {
 		case ev := <-n.events:
 			switch ev := ev.(type) {
-			case evSent:
-				n.countSent(ev)
 			case evDown:
 				if n.neighbours[ev.link.rank].link == ev.link {
 					n.neighbours[ev.link.rank].link = nil
@@ -308,9 +313,8 @@ func (n *node) handle(ctx context.Context, ev any) {
 	case evBlock:
 		n.block(ev)
 	case evSent:
-		n.countSent(ev)
-		n.neighbours[ev.link.rank].moved = n.now
-		n.tire(ev.link.rank, unit.Bytes(ev.n))
+		n.gave(ev.link)
+		n.tire(ev.link.rank)
 	case evFetched:
 		n.fetched(ev)
 	case evFetchEnd:
@@ -331,17 +335,26 @@ func (n *node) handle(ctx context.Context, ev any) {
 	}
 }
 
-func (n *node) countSent(ev evSent) {
-	n.sent += unit.Bytes(ev.n)
-	n.Counters.Peer(n.Members[ev.link.rank].Name).Sent.Add(int64(ev.n))
+// gave counts what a link has sent since it was last looked at.
+func (n *node) gave(l *link) {
+	sent := unit.Bytes(l.sent.Load()) - l.counted
+	if sent == 0 {
+		return
+	}
+	l.counted += sent
+	n.sent += sent
+	nb := &n.neighbours[l.rank]
+	nb.sent += sent
+	nb.moved = n.now
+	n.Counters.Peer(n.Members[l.rank].Name).Sent.Add(int64(sent))
 }
 
-// tire counts what a peer was sent, and closes with one that has had far more than it can
+// tire closes with a peer that was sent far more than it can
 // need: twice the object, if all of it was read once more. Of a small one some blocks may be asked for more often.
-func (n *node) tire(rank int, sent unit.Bytes) {
+func (n *node) tire(rank int) {
 	const times = 4
 	nb := &n.neighbours[rank]
-	if nb.sent += sent; nb.sent > times*max(n.Layout.Size, unit.MiB) && nb.link != nil {
+	if nb.sent > times*max(n.Layout.Size, unit.MiB) && nb.link != nil {
 		n.expel(rank, fmt.Errorf("was sent the object %d times over and asks for more", times))
 	}
 }
@@ -376,12 +389,12 @@ func (n *node) step(ctx context.Context) {
 		n.send(a.Peer, kindRequest, appendRequest(nil, a.Request))
 	}
 	n.complete(ctx)
-	n.announceDue()
+	n.spread()
 }
 
 // tick looks at slots and deadlines.
 func (n *node) tick(ctx context.Context) {
-	n.announceDue()
+	n.remind()
 	n.count()
 	n.rechoke()
 	if n.now.Sub(n.asked) > answerWithin {
@@ -396,6 +409,10 @@ func (n *node) tick(ctx context.Context) {
 	n.deaf = nil
 	for rank := range n.neighbours {
 		nb := &n.neighbours[rank]
+		if nb.link != nil {
+			n.gave(nb.link)
+			n.tire(rank)
+		}
 		switch {
 		case rank == n.Self || nb.dead:
 		case nb.link == nil && n.now.After(nb.deadline):
@@ -460,7 +477,14 @@ func (n *node) send(rank int, kind byte, payload []byte) {
 }
 
 func (n *node) sendOn(l *link, kind byte, payload []byte) {
-	if !l.out.send(kind, payload) && !slices.Contains(n.deaf, l.rank) {
+	if !l.out.send(kind, payload) {
+		n.deafen(l)
+	}
+}
+
+// deafen notes that a peer leaves too much unread.
+func (n *node) deafen(l *link) {
+	if !slices.Contains(n.deaf, l.rank) {
 		n.deaf = append(n.deaf, l.rank)
 	}
 }

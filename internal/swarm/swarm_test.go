@@ -492,3 +492,64 @@ func TestBrokenConnectionComesBack(t *testing.T) {
 		}
 	})
 }
+
+// News goes along with whatever goes to a peer, before it, and alone when it has waited for long enough.
+func TestNewsGoesAlong(t *testing.T) {
+	o := newOutbox(1 << 20)
+	const patience, urgently = time.Second, 50 * time.Millisecond
+	said := func() (kinds []byte) {
+		for {
+			ms, _, _ := o.next()
+			if len(ms) == 0 {
+				return kinds
+			}
+			for _, m := range ms {
+				kinds = append(kinds, m.Kind)
+				if m.Kind == kindHave {
+					rs, err := parseHave(m.Payload, 10)
+					if want := []piece.Range{{Lo: 1, Hi: 4}, {Lo: 7, Hi: 8}}; err != nil || !slices.Equal(rs, want) {
+						t.Errorf("pieces %v, %v; want %v", rs, err, want)
+					}
+				}
+			}
+		}
+	}
+	tell := func(urgent bool) {
+		t.Helper()
+		if !o.tell([]int{3, 1, 7, 2, 2, 5}, []digest{{Piece: 3}}, urgent) {
+			t.Error("a little news is too much")
+		}
+		o.forget(5)
+	}
+	after := func(d time.Duration) { o.remind(o.told.Add(d), patience, urgently) }
+	tell(false)
+	if got := said(); got != nil {
+		t.Errorf("news goes by itself: %v", got)
+	}
+	o.send(kindChoke, nil)
+	if got := said(); !slices.Equal(got, []byte{kindDigests, kindHave, kindChoke}) {
+		t.Errorf("with another message go %v", got)
+	}
+	if o.unread != 0 {
+		t.Errorf("%d bytes are left when all is said", o.unread)
+	}
+	for _, c := range []struct {
+		urgent bool
+		waited time.Duration
+		goes   bool
+	}{{false, patience - 1, false}, {false, patience, true}, {true, urgently - 1, false}, {true, urgently, true}} {
+		tell(c.urgent)
+		after(c.waited)
+		if got := said(); len(got) > 0 != c.goes {
+			t.Errorf("urgent %v, after %v: %v goes", c.urgent, c.waited, got)
+		}
+		o.close()
+		if got := said(); len(got) > 0 == c.goes {
+			t.Errorf("at the end: %v goes", got)
+		}
+		o.closing = false
+	}
+	if o = newOutbox(100); o.tell(make([]int, 5), make([]digest, 5), false) || o.unread != 0 {
+		t.Error("more news is kept than may be left unread")
+	}
+}
