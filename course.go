@@ -1,11 +1,13 @@
 package freshet
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -70,6 +72,14 @@ func (t timed) WriteAt(b []byte, off int64) (int, error) {
 	n, err := t.File.WriteAt(b, off)
 	t.spent.Add(int64(time.Since(began)))
 	return n, err
+}
+
+// SyscallConn is that of the file, if it has one.
+func (t timed) SyscallConn() (syscall.RawConn, error) {
+	if f, ok := t.File.(syscall.Conn); ok {
+		return f.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // load watches how busy the processors are: the machine's, and those that this

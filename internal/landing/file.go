@@ -250,6 +250,9 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
+// SyscallConn is the file as the system knows it, to be read from.
+func (f *File) SyscallConn() (syscall.RawConn, error) { return f.f.SyscallConn() }
+
 // Commit puts the file in its place: when it returns nil the file is there,
 // whole, and stays there if the power fails. A file that was there before is
 // replaced and leaves its permissions; otherwise they are 0644. After an error

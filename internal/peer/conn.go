@@ -36,6 +36,7 @@ type Conn struct {
 	by      time.Time     // the deadline in force, while it is being read
 
 	plain   atomic.Bool // c is wire
+	noFiles atomic.Bool // its system does not take a file to a socket
 	key     string      // of the other end's certificate
 	place   uint64      // when it came, among those of port; guarded by its mutex; zero: we called, or it waits for its job
 	port    *Port       // that has the connection on its list; nil: none

@@ -2,9 +2,12 @@ package peer
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"syscall"
 	"time"
 )
 
@@ -87,6 +90,77 @@ func (c *Conn) writePlain(parts [][]byte) error {
 		out = append(out, b)
 	}
 	_, err := out.WriteTo(c.wire.Conn) // one writev where nothing paces it
+	return err
+}
+
+// ErrFile says that a file did not give what was to be sent of it.
+var ErrFile = errors.New("the file does not give what was written to it")
+
+// SendsFiles says whether WriteFile can be used.
+func (c *Conn) SendsFiles() bool {
+	return canSendFile && c.Plain() && c.wire.socket != nil && !c.noFiles.Load()
+}
+
+// WriteFile is WriteFrames with one frame more, whose payload is head and behind it n bytes of a file from off, which
+// the system takes from its cache to the socket. That is for connections that SendsFiles.
+func (c *Conn) WriteFile(frames []Frame, kind byte, head []byte, file syscall.RawConn, off int64, n int) error {
+	return c.write(func() error {
+		tcp, ok := c.wire.Conn.(*net.TCPConn)
+		if !ok {
+			return errors.ErrUnsupported
+		}
+		socket, err := tcp.SyscallConn()
+		if err != nil {
+			return err
+		}
+		b := c.scratch[:0]
+		c.heads = slices.Grow(c.heads[:0], headerBytes*(1+len(frames)))
+		for _, f := range frames {
+			b = append(append(append(b, c.head(f.Kind, len(f.Payload)+len(f.Bulk))...), f.Payload...), f.Bulk...)
+		}
+		b = append(append(b, c.head(kind, len(head)+n)...), head...)
+		if err := c.c.SetWriteDeadline(time.Now().Add(frameTime(len(b) + n))); err != nil {
+			return err
+		}
+		defer func() { c.wrote.Store(time.Now().UnixNano()) }()
+		if err := sendMore(socket, b); err != nil {
+			return err
+		}
+		sent, err := sendFile(socket, file, off, n)
+		if sent == 0 && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS)) { // there are such file systems
+			c.noFiles.Store(true)
+			err = copyFile(tcp, file, off, n)
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EIO) {
+			err = fmt.Errorf("%w: %w", ErrFile, err)
+		}
+		return err
+	})
+}
+
+// copyFile is sendFile through a buffer.
+func copyFile(w io.Writer, file syscall.RawConn, off int64, n int) (err error) {
+	b := make([]byte, n)
+	gone := file.Control(func(fd uintptr) {
+		for read := 0; read < n && err == nil; {
+			var k int
+			k, err = syscall.Pread(int(fd), b[read:], off+int64(read))
+			switch {
+			case err == syscall.EINTR:
+				err = nil
+			case err == nil && k == 0:
+				err = io.ErrUnexpectedEOF
+			case err == nil:
+				read += k
+			}
+		}
+	})
+	if err == nil {
+		err = gone
+	}
+	if err == nil {
+		_, err = w.Write(b)
+	}
 	return err
 }
 

@@ -4,17 +4,22 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/internal/pace"
 	"github.com/freshet/freshet/internal/pki"
 	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
 )
 
 // tap records what goes over a connection, both ways.
@@ -165,4 +170,80 @@ func tlsClient(t *testing.T, raw net.Conn, conf *tls.Config) *tls.Conn {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// Part of a file goes out as the payload of a frame, with the frames before it, also to one who takes his time; a file that is shorter than
+// it was is told apart from a connection that failed. Encrypted connections, and those with a limit, do not do it.
+func TestFilesGoOut(t *testing.T) {
+	ca := newAuthority(t)
+	a := open(t, Options{Credentials: creds(t, ca, pki.Node, "a"), Trusted: true}, nil)
+	b := open(t, Options{Credentials: creds(t, ca, pki.Node, "b"), Trusted: true}, nil)
+	slow := open(t, Options{Credentials: creds(t, ca, pki.Node, "slow"), Trusted: true, Out: pace.New(100 * unit.MBps)}, nil)
+	secret := open(t, Options{Credentials: creds(t, ca, pki.Node, "secret")}, nil)
+	for _, other := range []*Port{slow, secret} {
+		if _, at := pair(t, a, other, "j"); at.SendsFiles() {
+			t.Errorf("%s sends files past its limits, or its cipher", other.o.Credentials.Identity().Name)
+		}
+	}
+	atA, atB := pair(t, a, b, "j")
+	if !atB.SendsFiles() {
+		if canSendFile {
+			t.Fatal("a plain connection does not send files")
+		}
+		t.Skip("this system does not send files")
+	}
+	content := noise(1, 1<<20)
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const times = 40 // more than sockets hold
+	head, off, n := noise(2, 8), 1000, int(piece.BlockSize)
+	done := make(chan error, 1)
+	go func() { // waited for below
+		for range times {
+			if err := atB.WriteFile([]Frame{{Kind: 5}, {Kind: 6, Payload: []byte("before")}}, 7, head, raw, int64(off), n); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	time.Sleep(50 * time.Millisecond)
+	for range times {
+		for i, want := range []string{"", "before", string(head) + string(content[off:off+n])} {
+			kind, got, err := readAll(atA)
+			if err != nil || kind != byte(5+i) || string(got) != want {
+				t.Fatalf("kind %d with %d bytes, %v; want kind %d with %d", kind, len(got), err, 5+i, len(want))
+			}
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+
+	var copied bytes.Buffer
+	if err := copyFile(&copied, raw, int64(off), n); err != nil || !bytes.Equal(copied.Bytes(), content[off:off+n]) {
+		t.Errorf("through a buffer: %d bytes, %v", copied.Len(), err)
+	}
+	if err := copyFile(&copied, raw, 1<<20-5, 10); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("through a buffer, past the end: %v", err)
+	}
+	if err := atB.WriteFile(nil, 7, head, raw, 1<<20-5, 10); !errors.Is(err, ErrFile) {
+		t.Errorf("past the end of the file: %v, want that it is the file's", err)
+	}
+	atA.Close()
+	_, atB = pair(t, a, b, "j")
+	atB.Close()
+	if err := atB.WriteFile(nil, 7, head, raw, 0, 10); errors.Is(err, ErrFile) || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("on a closed connection: %v", err)
+	}
 }

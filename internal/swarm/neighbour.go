@@ -273,39 +273,25 @@ func (o *outbox) block() (block exchange.Request, ok bool) {
 
 // write sends what the outbox holds until it is closed, the connection fails or ctx ends.
 func (l *link) write(ctx context.Context, n *node) error {
-	header := make([]byte, 0, blockHeaderBytes)
 	much := int64(max(n.Layout.Size, unit.MiB)) / 4
 	for noted := int64(0); ; {
 		frames, blocks, ended := l.out.next()
-		var buf []byte
+		size, err := 0, error(nil)
 		switch {
 		case ended:
 			return nil
-		case blocks && len(frames) > 0:
-			buf = n.Send.Try() // messages do not wait until other peers have taken theirs
+		case blocks && n.stored != nil && l.conn.SendsFiles():
+			size, err = l.passOn(n, frames)
 		case blocks:
-			var err error
-			if buf, err = n.Send.Get(ctx); err != nil {
-				return err
-			}
-		case len(frames) == 0:
+			size, err = l.readOut(ctx, n, frames)
+		case len(frames) > 0:
+			err = l.conn.WriteFrames(frames)
+		default:
 			select {
 			case <-l.out.wake:
-				continue
 			case <-ctx.Done():
-				return ctx.Err()
+				err = ctx.Err()
 			}
-		}
-		size := 0
-		if buf != nil {
-			var r exchange.Request
-			if r, size = l.load(n, buf); size > 0 {
-				frames = append(frames, peer.Frame{Kind: kindBlock, Payload: appendBlockHeader(header[:0], blockHeader{r.Piece, r.Lo}), Bulk: buf[:size]})
-			}
-		}
-		err := l.conn.WriteFrames(frames)
-		if buf != nil {
-			n.Send.Put(buf)
 		}
 		if err != nil {
 			return err
@@ -317,19 +303,46 @@ func (l *link) write(ctx context.Context, n *node) error {
 	}
 }
 
-// load reads the next block that the peer wants into buf. size is 0 if there is none, or our disk does not give it.
-func (l *link) load(n *node, buf []byte) (r exchange.Request, size int) {
+// readOut writes frames and the next block, if there still is one, through a buffer. size is the block's; zero: there was none, our disk does not give
+// it, or no buffer is free and there are frames, which do not wait until other peers have taken theirs.
+func (l *link) readOut(ctx context.Context, n *node, frames []peer.Frame) (size int, err error) {
+	buf := n.Send.Try()
+	if buf == nil && len(frames) == 0 {
+		if buf, err = n.Send.Get(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if buf != nil {
+		defer n.Send.Put(buf)
+		if r, ok := l.out.block(); ok {
+			off, length := blockSpan(n.Layout, r.Piece, r.Lo)
+			if _, err := n.File.ReadAt(buf[:length], off); err != nil && !errors.Is(err, io.EOF) { // the object's end may be the file's
+				n.post(evBroken{sendError(r, err)})
+			} else {
+				size = length
+				frames = append(frames, peer.Frame{Kind: kindBlock, Payload: appendBlockHeader(nil, blockHeader{r.Piece, r.Lo}), Bulk: buf[:size]})
+			}
+		}
+	}
+	return size, l.conn.WriteFrames(frames)
+}
+
+// passOn is readOut from the file itself.
+func (l *link) passOn(n *node, frames []peer.Frame) (size int, err error) {
 	r, ok := l.out.block()
 	if !ok {
-		return r, 0
+		return 0, l.conn.WriteFrames(frames)
 	}
 	off, size := blockSpan(n.Layout, r.Piece, r.Lo)
-	_, err := n.File.ReadAt(buf[:size], off)
-	if err != nil && !errors.Is(err, io.EOF) { // the object's end may be the file's
-		n.post(evBroken{fmt.Errorf("read block %d of piece %d to send it: %w", r.Lo, r.Piece, err)})
-		return r, 0
+	err = l.conn.WriteFile(frames, kindBlock, appendBlockHeader(nil, blockHeader{r.Piece, r.Lo}), n.stored, off, size)
+	if errors.Is(err, peer.ErrFile) {
+		n.post(evBroken{sendError(r, err)})
 	}
-	return r, size
+	return size, err
+}
+
+func sendError(r exchange.Request, err error) error {
+	return fmt.Errorf("read block %d of piece %d to send it: %w", r.Lo, r.Piece, err)
 }
 
 // read hands what arrives to the loop and the disk until the connection ends.

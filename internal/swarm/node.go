@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/freshet/freshet/exchange"
@@ -37,6 +38,7 @@ type node struct {
 	policy
 	digest piece.Algorithm
 	asm    *assembly
+	stored syscall.RawConn // the file, if it can go to a socket without us; nil: it cannot
 	events chan any
 	ended  chan struct{} // closed when the loop takes no more events
 	wg     sync.WaitGroup
@@ -143,6 +145,9 @@ func newNode(c Config) *node {
 	}
 	if !c.Object.Checksum.Usable(c.Layout) {
 		n.digest = piece.CRC64NVME
+	}
+	if f, ok := c.File.(syscall.Conn); ok {
+		n.stored, _ = f.SyscallConn() // without it blocks go through a buffer
 	}
 	n.asm = newAssembly(c.Layout, n.digest)
 	sites := siteNumbers(c.Members)

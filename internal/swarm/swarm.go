@@ -62,7 +62,8 @@ type Member struct {
 	Site     string // where it is: members of one site share what crosses into it; empty: nowhere in particular
 }
 
-// File is where the object lies on this node. *landing.File is one.
+// File is where the object lies on this node. *landing.File is one. One that is a syscall.Conn besides is
+// passed on to peers by the system, where nothing is encrypted.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
