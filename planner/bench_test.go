@@ -27,7 +27,10 @@ func BenchmarkPlan(b *testing.B) {
 		{"intrigger", 400, 50, 5, 50, 0.5},
 		{"big", 10000, 500, 5, 20, 0.5},
 		{"big", 100000, 1000, 5, 20, 0.5},
+		{"fattree", 400, 50, 10, 10, 0},
 		{"fattree", 400, 50, 10, 10, 0.5},
+		{"fattree", 400, 50, 10, 50, 0},
+		{"fattree", 400, 50, 10, 50, 0.5},
 	} {
 		b.Run(fmt.Sprintf("%s/hosts=%d/transfers=%d/sources=%d/dests=%d/floor=%g", c.kind, c.hosts, c.transfers, c.sources, c.dests, c.floor), func(b *testing.B) {
 			n, ts := problem(b, topo.Shape{Kind: c.kind, Hosts: c.hosts, Seed: 1}, c.transfers, c.sources, c.dests)

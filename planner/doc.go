@@ -21,16 +21,18 @@
 //     ones (exact.go). With fair rates (fill.go) that is a first plan, in milliseconds.
 //   - the paper then plans one transfer after the other anew on what the others leave (climb).
 //   - column generation (generate.go): at the prices that the program sets on links, the pipelines
-//     that are worth more than they cost are found and added, until there are none. On trees they are found exactly (price.go),
-//     so that the prices prove a bound on every plan there is. The optimum on 400 hosts takes a second.
+//     that are worth more than they cost are found and added, until there are none. On trees they are found exactly (price.go), and
+//     elsewhere for transfers of few destinations (legs.go), so that the prices prove a bound on every plan there is. The optimum on 400 hosts takes a second.
+//     For many destinations on networks with cycles they are found greedily, and what is proved is that not even trees of copies would have more (ascent.go).
 //
 // Where the paper's text is wrong or open, the code says so where it departs from it.
 //
 // # Fairness
 //
 // Throughput alone starves those behind thin links. Theta is the largest rate that all pairs of a transfer and
-// a destination can have at once; a share of it (Options.Floor) is kept for each pair, as rows of the program, whose optimum is again
-// proved. Weights count in the objective, priorities are planned one after the other.
+// a destination can have at once (common.go); a share of it (Options.Floor) is kept for each pair, as rows of the program, whose optimum is again
+// proved. Weights count in the objective. Priorities are planned one after the other: what a class has reached becomes a row of the program of the next. Max-min
+// fairness is a program for each level (tide.go).
 //
 // # Purity
 //

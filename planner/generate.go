@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"math"
 	"slices"
 
 	"github.com/freshet/freshet/internal/lp"
@@ -11,12 +10,14 @@ import (
 // the linear program of some pipelines, asks at its prices for pipelines that are worth
 // more than they cost, adds them, and solves again, until there are none.
 //
-// On trees that question is answered exactly (pricer.best), and so the prices prove a bound
-// at every step; elsewhere greedily (legs.best), and a weaker bound is proved (loosely).
+// On trees that question is answered exactly (pricer.best), and elsewhere for transfers of few destinations (pricer.surely); so the prices
+// prove a bound at every step. For larger ones it is answered greedily, and the bound is one that even trees of
+// copies, instead of pipelines, would not exceed (ascent).
 type generation struct {
 	net     *Network
 	demands []demand
-	worth   []float64 // by demand: of a byte per second at one destination; 0: not in this program
+	worth   []float64 // by demand: of a byte per second at one destination; 0: it is there for floors alone
+	gone    []bool    // by demand: it has been taken out
 	market  *market
 	pricer  *pricer
 	pipes   []pipe           // by column
@@ -26,14 +27,16 @@ type generation struct {
 	floor  float64          // bytes per second that every pair is to have; 0: none
 	floors map[member]int32 // rows of pairs that would not have it by themselves
 	missed map[member]int32 // columns of what they lack
-	extra  []float64        // by place, while a transfer is priced
+	ranks  []rank
 
-	bound float64 // the best proved so far, bytes per second
-	by    string  // how
-	free  float64 // the same for the whole network without floors
-	value float64 // of the last solution
-	mark  float64 // the value when it was last much better than before
-	slow  int     // rounds since
+	bound  float64 // the best proved so far, bytes per second
+	by     string  // how
+	free   float64 // the same for the whole network without floors
+	freeBy string
+	value  float64 // of the last solution
+	mark   float64 // the value when it was last much better than before
+	slow   int     // rounds since
+	turns  int     // rounds in all
 }
 
 // member is a destination of a demand.
@@ -42,19 +45,31 @@ type member struct {
 	host   int32
 }
 
+// rank is what a class of transfers has reached, as a row that those after it must hold.
+type rank struct {
+	row, missed int32
+	worth       []float64 // by demand: the share of what was reached that a byte per second at one destination is, in units of the program
+}
+
 // generate begins with these pipelines.
 func (n *Network) generate(demands []demand, worth []float64, have []float64, begin []pipe) *generation {
 	g := &generation{
-		net: n, demands: demands, worth: worth, at: map[string]int32{}, floors: map[member]int32{}, missed: map[member]int32{},
-		market: n.market(have, &lp.Simplex{Seed: 1}), bound: math.Inf(1), extra: make([]float64, n.hosts),
+		net: n, demands: demands, worth: worth, gone: make([]bool, len(demands)), at: map[string]int32{}, floors: map[member]int32{}, missed: map[member]int32{},
+		market: n.market(have, &lp.Simplex{Seed: 1}),
 	}
 	g.pricer = &pricer{net: n, price: g.market.price}
-	g.bound, g.by = g.access(), "downlinks"
-	g.free = g.bound
+	g.anew()
 	for i := range begin {
 		g.take(begin[i])
 	}
 	return g
+}
+
+// anew forgets what was proved.
+func (g *generation) anew() {
+	g.bound, g.by = g.access(), "downlinks"
+	g.free, g.freeBy = g.bound, g.by
+	g.value, g.mark, g.slow, g.turns = 0, 0, 0, 0
 }
 
 // access is what the destinations' own links let in at most.
@@ -88,7 +103,7 @@ func name(p *pipe) string {
 
 // take adds a pipe, unless it is there.
 func (g *generation) take(p pipe) bool {
-	if _, known := g.at[name(&p)]; known || g.worth[p.demand] == 0 {
+	if _, known := g.at[name(&p)]; known || g.gone[p.demand] {
 		return false
 	}
 	var more []lp.Entry
@@ -97,6 +112,11 @@ func (g *generation) take(p pipe) bool {
 			if row, ok := g.floors[member{p.demand, h}]; ok {
 				more = append(more, lp.Entry{At: row, Value: -1})
 			}
+		}
+	}
+	for _, r := range g.ranks {
+		if w := r.worth[p.demand]; w > 0 {
+			more = append(more, lp.Entry{At: r.row, Value: -w * float64(p.served())})
 		}
 	}
 	g.at[name(&p)] = int32(len(g.pipes))
@@ -121,49 +141,70 @@ func (g *generation) rates() []float64 {
 	return r
 }
 
-// value of a destination: its worth, and the price of the floor under it.
+// valueOf a destination is its worth, and the prices of the floor under it and of what classes before have reached.
 func (g *generation) valueOf(k int, h int32) float64 {
 	v := g.worth[k]
 	if row, ok := g.floors[member{k, h}]; ok {
 		v += g.market.sol.Y[row]
 	}
+	for _, r := range g.ranks {
+		v += r.worth[k] * g.market.sol.Y[r.row]
+	}
 	return v
 }
 
-// values are those of all destinations of a demand, as its pricing wants them, less a share of worth.
-func (g *generation) values(k int, less float64) []float64 {
+// values are those of all destinations of a demand, as its pricing wants them, less a share of worth. some says whether there is any.
+func (g *generation) values(k int, less float64) (v []float64, some bool) {
 	d := &g.demands[k]
 	if d.sub == nil {
-		v := make([]float64, len(d.dests))
+		v = make([]float64, len(d.dests))
 		for i, h := range d.dests {
-			v[i] = g.valueOf(k, h) - less
+			v[i] = g.valueOf(k, h)
+			some = some || v[i] > least
+			v[i] -= less
 		}
-		return v
+		return v, some
 	}
-	v := make([]float64, len(d.sub.place))
+	v = make([]float64, len(d.sub.place))
 	for i, h := range d.sub.place {
 		if d.sub.kind[i] == dest {
-			v[i] = g.valueOf(k, h) - less
+			v[i] = g.valueOf(k, h)
+			some = some || v[i] > least
+			v[i] -= less
 		}
 	}
-	return v
+	return v, some
 }
 
 // least is what a pipeline must be worth more than it costs, to be worth a column.
 const least = 1e-7
 
-// price adds pipelines that are worth more than they cost, of each transfer the best set, and proves a bound. It says how many
-// it has added.
-func (g *generation) price() (added int) {
-	raise := map[int32]float64{} // by host
-	sum, whole := g.charged()    // before the program grows
+// certain says whether pricing knows of nothing better for demand k.
+func (d *demand) certain() bool { return d.sub != nil || d.legs == nil || d.legs.certain() }
+
+// price adds pipelines that are worth more than they cost, of each transfer the best set, and proves a bound: at once where pricing is
+// exact, else now and then, or if it adds none, and when last is set. It says how many it has added.
+func (g *generation) price(last bool) (added int) {
+	raise := make([]float64, g.net.hosts)
+	charged := g.charged() // before the program grows
+	greedy := false
+	values := make([][]float64, len(g.demands)) // of those that are priced greedily
 	for k := range g.demands {
 		d := &g.demands[k]
-		if g.worth[k] == 0 || len(d.dests) == 0 {
+		if g.gone[k] || len(d.dests) == 0 {
 			continue
 		}
-		if d.sub == nil {
-			walks, _ := d.legs.best(g.market.price, g.values(k, 0), false)
+		all, some := g.values(k, 0)
+		if !some { // nobody gains least by it
+			for _, h := range d.dests {
+				raise[h] = max(raise[h], g.valueOf(k, h))
+			}
+			continue
+		}
+		if !d.certain() {
+			greedy = true
+			values[k] = all
+			walks, _ := g.pricer.over(d.legs, all, false)
 			n, _ := g.offer(k, walks)
 			added += n
 			continue
@@ -171,7 +212,10 @@ func (g *generation) price() (added int) {
 		// By how much the value of each destination must fall for no pipeline to gain: Dinkelbach's method, each step exact.
 		less := 0.0
 		for try := 0; ; try++ {
-			walks, profit := g.pricer.best(d.sub, g.values(k, less))
+			if try > 0 {
+				all, _ = g.values(k, less)
+			}
+			walks, profit := g.pricer.of(d, all, false)
 			if profit <= least {
 				less += max(profit, 0) // a pipeline gains less than all together, and has a destination at least
 				break
@@ -195,34 +239,61 @@ func (g *generation) price() (added int) {
 			}
 		}
 	}
-	if g.net.tree {
-		for h := range int32(g.net.hosts) {
-			if r := raise[h]; r > 0 {
-				sum += r * g.net.brings(h)
-				whole += r * g.net.brings(h)
-			}
-		}
-		if sum < g.bound {
-			g.bound, g.by = sum, "pipelines"
-		}
-		g.free = min(g.free, whole) // floors make destinations dearer, not cheaper
-	} else {
-		g.loosely(sum, whole)
+	g.turns++
+	switch {
+	case !greedy:
+		g.prove(1, charged, raise, "pipelines")
+	case last || added == 0 || g.turns%8 == 1:
+		g.loosely(charged, raise, values)
 	}
 	return added
 }
 
-// charged is what all capacity costs at the prices, less what floors are paid; and what the whole network would cost.
-func (g *generation) charged() (sum, whole float64) {
-	for i, b := range g.market.prog.B {
-		sum += b * g.market.sol.Y[i]
+// of is best or over, whichever the demand is for.
+func (p *pricer) of(d *demand, value []float64, all bool) (walks [][]int32, profit float64) {
+	if d.sub != nil {
+		return p.best(d.sub, value)
 	}
-	for c, r := range g.market.row {
+	return p.over(d.legs, value, all)
+}
+
+// charges are what rows cost at the prices, in bytes per second.
+type charges struct {
+	capacity float64 // all capacities that the program has
+	rest     float64 // floors and ranks, which are negative: what is paid for them
+	whole    float64 // the capacities of the whole network
+}
+
+func (g *generation) charged() (c charges) {
+	all := 0.0
+	for i, b := range g.market.prog.B {
+		all += b * g.market.sol.Y[i]
+	}
+	for k, r := range g.market.row {
 		if r >= 0 {
-			whole += g.net.rate[c] * g.market.price[c]
+			c.whole += g.net.rate[k] * g.market.price[k]
+			c.capacity += g.market.prog.B[r] * g.market.sol.Y[r] * g.market.unit
 		}
 	}
-	return sum * g.market.unit, whole
+	c.rest = all*g.market.unit - c.capacity
+	return c
+}
+
+// prove takes the bound of prices times factor at which nothing gains any more, if values fall by raise: by host, and the
+// hosts' own links are charged for it.
+func (g *generation) prove(factor float64, c charges, raise []float64, by string) {
+	raised := 0.0
+	for h, r := range raise {
+		if r > 0 {
+			raised += r * g.net.brings(int32(h))
+		}
+	}
+	if sum := factor*c.capacity + c.rest + raised; sum < g.bound {
+		g.bound, g.by = sum, by
+	}
+	if sum := factor*c.whole + raised; sum < g.free { // floors make destinations dearer, not cheaper
+		g.free, g.freeBy = sum, by
+	}
 }
 
 // gains are walks as pipes, those that gain something at the prices, and the most that one gains for each of its destinations.
@@ -258,43 +329,23 @@ func (g *generation) offer(k int, walks [][]int32) (added int, most float64) {
 	return added, most
 }
 
-// loosely proves a bound where pricing is not exact: every destination of a pipeline has a way by which its data
-// comes, from one of the others or a source; so a pipeline costs at least the cheapest such ways of its destinations. What
-// a destination is worth beyond that is charged to the host's own links.
-func (g *generation) loosely(sum, whole float64) {
-	type need struct{ value, cheapest float64 }
-	needs := map[int32][]need{}
-	for k := range g.demands {
-		d := &g.demands[k]
-		if g.worth[k] == 0 || len(d.dests) == 0 {
-			continue
-		}
-		cost := d.legs.costs(g.market.price)
-		for i, h := range d.dests {
-			cheapest := math.Inf(1)
-			for a := range d.legs.hosts {
-				cheapest = min(cheapest, cost[a*len(d.dests)+i])
+// loosely proves a bound where some transfers are priced greedily, those that have values. raise is by host what the others' destinations
+// must fall by. All prices times a factor are as good: a little dearer, fewer destinations gain.
+func (g *generation) loosely(c charges, raise []float64, values [][]float64) {
+	for _, factor := range []float64{1, 1.003, 1.01, 1.03, 1.1, 1.3, 2} {
+		raised := slices.Clone(raise) // what is dear enough at these prices is so at higher ones
+		for k := range g.demands {
+			if values[k] == nil {
+				continue
 			}
-			needs[h] = append(needs[h], need{g.valueOf(k, h), cheapest})
-		}
-	}
-	// All prices times a factor are as good; the best factor is one at which some destination is just paid.
-	for _, factor := range []float64{1, 0.95, 0.9, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2, 2.5, 3, 4, 6, 0.8, 0.5} {
-		if len(g.floors) > 0 && factor != 1 {
-			break // the prices of floors do not scale
-		}
-		raised := 0.0
-		for h := range int32(g.net.hosts) {
-			raise := 0.0
-			for _, n := range needs[h] {
-				raise = max(raise, n.value-factor*n.cheapest)
+			d := &g.demands[k]
+			g.pricer.tolls.of(d.legs, g.market.price)
+			rest, _ := ascent(&g.pricer.tolls, factor, values[k])
+			for i, h := range d.dests {
+				raised[h] = max(raised[h], rest[i])
 			}
-			raised += raise * g.net.brings(h)
 		}
-		if total := factor*sum + raised; total < g.bound {
-			g.bound, g.by = total, "cheapest ways"
-		}
-		g.free = min(g.free, factor*whole+raised)
+		g.prove(factor, c, raised, "arborescences")
 	}
 }
 
@@ -302,10 +353,43 @@ func (g *generation) loosely(sum, whole float64) {
 func (g *generation) raise(floor float64) {
 	g.floor = floor
 	for m, row := range g.floors {
-		if g.worth[m.demand] > 0 {
+		if !g.gone[m.demand] {
 			g.market.prog.B[row] = -floor * (1 + 1e-6) / g.market.unit
 		}
 	}
+}
+
+// settle makes what has been reached a row, so that all that comes after has no less of it, and goes on to what counts next.
+func (g *generation) settle(worth []float64) {
+	reached := 0.0 // in units of the program
+	rates := g.rates()
+	for i := range g.pipes {
+		reached += rates[i] / g.market.unit * g.worth[g.pipes[i].demand] * float64(g.pipes[i].served())
+	}
+	if reached > 0 {
+		r := rank{worth: make([]float64, len(g.worth))}
+		for k, w := range g.worth {
+			r.worth[k] = w / reached
+		}
+		var entries []lp.Entry
+		for i := range g.pipes {
+			if w := r.worth[g.pipes[i].demand]; w > 0 {
+				entries = append(entries, lp.Entry{At: g.columns[i], Value: w * float64(g.pipes[i].served())})
+			}
+		}
+		// Some millionths less than all of it: rounding must not make it impossible. Each class after it gets some of its own.
+		const slack = 2e-6
+		for i := range g.ranks {
+			g.market.prog.B[g.ranks[i].row] = -(1 - slack*float64(len(g.ranks)-i+1))
+		}
+		r.row, r.missed = g.market.prog.Floor(1-slack, penalty*max(1, reached), entries...)
+		g.ranks = append(g.ranks, r)
+	}
+	g.worth = worth
+	for i := range g.pipes {
+		g.market.prog.Cost[g.columns[i]] = worth[g.pipes[i].demand] * float64(g.pipes[i].served())
+	}
+	g.anew()
 }
 
 // change takes up that transfers have come and gone, and rates have changed to others that are not 0. Those that have gone leave their columns behind,
@@ -313,10 +397,10 @@ func (g *generation) raise(floor float64) {
 func (g *generation) change(demands []demand, live []bool) {
 	g.demands = demands
 	for k := len(g.worth); k < len(demands); k++ {
-		g.worth = append(g.worth, 1)
+		g.worth, g.gone = append(g.worth, 1), append(g.gone, false)
 	}
 	for i, p := range g.pipes {
-		if g.worth[p.demand] > 0 && !live[p.demand] {
+		if !g.gone[p.demand] && !live[p.demand] {
 			g.market.prog.Cost[g.columns[i]] = -1
 		}
 	}
@@ -327,7 +411,7 @@ func (g *generation) change(demands []demand, live []bool) {
 	}
 	for k := range g.worth {
 		if !live[k] {
-			g.worth[k] = 0
+			g.worth[k], g.gone[k] = 0, true
 		}
 	}
 	for c, r := range g.market.row {
@@ -335,13 +419,33 @@ func (g *generation) change(demands []demand, live []bool) {
 			g.market.prog.B[r] = g.net.rate[c] / g.market.unit
 		}
 	}
-	g.bound, g.by, g.value, g.mark, g.slow = g.access(), "downlinks", 0, 0, 0
-	g.free = g.bound
+	g.anew()
 	g.market.sol = lp.Solution{}
+}
+
+// copied is a generation with the pipelines that g uses, on all of the network, without floors.
+func (g *generation) copied(worth []float64) *generation {
+	var begin []pipe
+	for i, r := range g.rates() {
+		if r > 0 {
+			begin = append(begin, g.pipes[i])
+		}
+	}
+	return g.net.generate(g.demands, worth, g.net.rate, begin)
 }
 
 // solved says whether there are rates to speak of.
 func (g *generation) solved() bool { return len(g.market.sol.X) > 0 }
+
+// greedy says whether some transfer is priced greedily.
+func (g *generation) greedy() bool {
+	for k := range g.demands {
+		if !g.gone[k] && !g.demands[k].certain() {
+			return true
+		}
+	}
+	return false
+}
 
 // secure gives every pair that has less than the floor a row of its own. It says how many.
 func (g *generation) secure() (added int) {
@@ -357,16 +461,19 @@ func (g *generation) secure() (added int) {
 	for k := range g.demands {
 		for _, h := range g.demands[k].dests {
 			m := member{k, h}
-			if _, has := g.floors[m]; has || g.worth[k] == 0 || got[m] >= g.floor {
+			if _, has := g.floors[m]; has || g.gone[k] || got[m] >= g.floor {
 				continue
 			}
-			row, missed := g.market.prog.Floor(g.floor*(1+1e-6)/g.market.unit, penalty, columns[m]...)
-			g.floors[m] = row
-			g.missed[m] = missed
+			g.secured(m, g.floor*(1+1e-6), columns[m])
 			added++
 		}
 	}
 	return added
+}
+
+// secured gives a pair a row of its own.
+func (g *generation) secured(m member, floor float64, columns []lp.Entry) {
+	g.floors[m], g.missed[m] = g.market.prog.Floor(floor/g.market.unit, penalty, columns...)
 }
 
 // penalty is what a floor that is missed costs, in destinations: more than any link is ever worth.
@@ -375,156 +482,9 @@ const penalty = 1e5
 // lacks is by how much floors are missed in the last solution.
 func (g *generation) lacks() (sum float64) {
 	for m, j := range g.missed {
-		if g.worth[m.demand] > 0 {
+		if !g.gone[m.demand] {
 			sum += g.market.rate(j)
 		}
 	}
 	return sum
-}
-
-// common finds the largest rate that all pairs can have at once, theta: the most of a program whose columns are
-// sets of pipelines that serve all destinations of a transfer.
-type common struct {
-	net     *Network
-	demands []demand
-	market  *market
-	pricer  *pricer
-	rows    []int32  // by demand
-	sets    [][]pipe // by column; the first column is theta
-	of      []int
-	theta   float64 // that the sets reach
-	bound   float64 // that it is below
-}
-
-func (n *Network) common(demands []demand, begin []pipe) *common {
-	c := &common{net: n, demands: demands, market: n.market(n.rate, &lp.Simplex{Seed: 2}), bound: math.Inf(1)}
-	c.pricer = &pricer{net: n, price: c.market.price}
-	var entries []lp.Entry
-	for k := range demands {
-		c.rows = append(c.rows, -1)
-		if len(demands[k].dests) > 0 {
-			c.rows[k] = c.market.prog.Row(0)
-			entries = append(entries, lp.Entry{At: c.rows[k], Value: 1})
-		}
-	}
-	c.market.prog.Column(1, entries...)
-	c.sets, c.of = append(c.sets, nil), append(c.of, -1)
-	// Nobody can have more than what comes to a host, shared by those that want it.
-	wanted := make(map[int32]int)
-	for k := range demands {
-		for _, h := range demands[k].dests {
-			wanted[h]++
-		}
-	}
-	for h, times := range wanted {
-		c.bound = min(c.bound, n.brings(h)/float64(times))
-	}
-	by := make([][]pipe, len(demands))
-	for _, p := range begin {
-		by[p.demand] = append(by[p.demand], p)
-	}
-	for k, set := range by {
-		if len(set) > 0 {
-			c.add(k, set)
-		}
-	}
-	return c
-}
-
-func (c *common) add(k int, set []pipe) {
-	total := map[int32]float64{}
-	for i := range set {
-		for _, u := range set[i].use {
-			total[u.capacity] += u.times
-		}
-	}
-	var uses []use
-	for cap, times := range total {
-		uses = append(uses, use{cap, times})
-	}
-	slices.SortFunc(uses, func(a, b use) int { return int(a.capacity - b.capacity) })
-	c.market.add(0, uses, lp.Entry{At: c.rows[k], Value: -1})
-	c.sets, c.of = append(c.sets, set), append(c.of, k)
-}
-
-// round solves, and adds the cheapest set of each transfer. It says whether there is more to gain.
-func (c *common) round() (more bool, err error) {
-	if _, _, err := c.market.solve(); err != nil {
-		return false, err
-	}
-	got := make([]float64, len(c.demands))
-	for j := 1; j < len(c.sets); j++ {
-		got[c.of[j]] += c.market.rate(int32(j))
-	}
-	c.theta = math.Inf(1)
-	worth := 0.0
-	for cap, r := range c.market.row {
-		if r >= 0 {
-			worth += c.market.price[cap] * c.net.rate[cap]
-		}
-	}
-	cost := 0.0
-	for k := range c.demands {
-		d := &c.demands[k]
-		if len(d.dests) == 0 {
-			continue
-		}
-		c.theta = min(c.theta, got[k])
-		set, spent := c.cheapest(k)
-		cost += spent
-		if spent < c.market.sol.Y[c.rows[k]]-1e-9 {
-			c.add(k, set)
-			more = true
-		}
-	}
-	if c.net.tree && cost > 0 { // elsewhere the cheapest set is only a cheap one
-		c.bound = min(c.bound, worth/cost)
-	}
-	return more && c.theta < c.bound*(1-1e-7), nil
-}
-
-// cheapest is a set of pipelines that serves all of a transfer, and what it costs at the prices.
-func (c *common) cheapest(k int) (set []pipe, cost float64) {
-	d := &c.demands[k]
-	all := 1.0
-	for _, p := range c.market.price {
-		if p < dear {
-			all += p
-		}
-	}
-	all *= 10
-	var walks [][]int32
-	if d.sub != nil {
-		value := make([]float64, len(d.sub.place))
-		for i := range value {
-			value[i] = all
-		}
-		walks, _ = c.pricer.best(d.sub, value)
-	} else {
-		walks, _ = d.legs.best(c.market.price, make([]float64, len(d.dests)), true)
-	}
-	for _, w := range walks {
-		p, _ := c.net.pipe(k, w)
-		for _, u := range p.use {
-			cost += u.times * c.market.price[u.capacity]
-		}
-		set = append(set, p)
-	}
-	return set, cost
-}
-
-// plan are pipelines that give every pair this rate, at most theta, together.
-func (c *common) plan(rate float64) (pipes []pipe, rates []float64) {
-	got := make([]float64, len(c.demands))
-	for j := 1; j < len(c.sets); j++ {
-		got[c.of[j]] += c.market.rate(int32(j))
-	}
-	for j := 1; j < len(c.sets); j++ {
-		if r := c.market.rate(int32(j)); r > 1e-12*got[c.of[j]] {
-			for _, p := range c.sets[j] {
-				pipes, rates = append(pipes, p), append(rates, r*rate/got[c.of[j]])
-			}
-		}
-	}
-	return pipes, rates
 }

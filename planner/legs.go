@@ -2,6 +2,7 @@ package planner
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -28,147 +29,401 @@ func (n *Network) legs(sources, dests []int32) *legs {
 	return l
 }
 
-// costs are the prices of all ways; infinite where there is none.
-func (l *legs) costs(price []float64) []float64 {
-	cost := make([]float64, len(l.way))
-	for i, w := range l.way {
-		if w == nil {
-			cost[i] = math.Inf(1)
-			continue
+// few is up to how many destinations of a transfer the pipelines that are worth most are found for certain: the
+// time doubles with each one more.
+const few = 12
+
+// certain says whether best knows of nothing better.
+func (l *legs) certain() bool { return len(l.hosts)-l.sources <= few }
+
+// tolls is what legs cost at some prices. The sources are one root, since a pipeline begins at
+// whichever is cheapest.
+type tolls struct {
+	n     int       // destinations, by index from 0
+	enter []float64 // by destination: from the root
+	from  []int32   // by destination: the source that is the cheapest, by index
+	leg   []float64 // from destination a to b, at b·n+a; infinite: no way, or the same
+}
+
+// of sets t to what l costs.
+func (t *tolls) of(l *legs, price []float64) {
+	n := len(l.hosts) - l.sources
+	t.n = n
+	t.enter, t.from, t.leg = slices.Grow(t.enter[:0], n)[:n], slices.Grow(t.from[:0], n)[:n], slices.Grow(t.leg[:0], n*n)[:n*n]
+	for d := range n {
+		t.enter[d], t.from[d] = math.Inf(1), 0
+	}
+	for a := range l.hosts {
+		for d := range n {
+			cost := math.Inf(1)
+			if w := l.way[a*n+d]; w != nil {
+				cost = 0
+				for _, u := range w {
+					cost += u.times * price[u.capacity]
+				}
+			}
+			if a >= l.sources {
+				t.leg[d*n+a-l.sources] = cost
+			} else if cost < t.enter[d] {
+				t.enter[d], t.from[d] = cost, int32(a)
+			}
 		}
-		for _, u := range w {
-			cost[i] += u.times * price[u.capacity]
+	}
+}
+
+// root and end stand for destinations before the first and after the last of a pipeline.
+const (
+	root = -1
+	end  = -1
+)
+
+// step is what it costs to go on from a to b; nothing at the end.
+func (t *tolls) step(a, b int32) float64 {
+	switch {
+	case b < 0:
+		return 0
+	case a < 0:
+		return t.enter[b]
+	}
+	return t.leg[int(b)*t.n+int(a)]
+}
+
+// over returns the pipelines over l that are worth most all together, and their profit: value of each destination that is in one (it is in one at
+// most) less the prices of what they use. With all set as many destinations are served as can be, whatever that costs. It is exact if l is certain;
+// else it is greedy and then made better bit by bit.
+func (p *pricer) over(l *legs, value []float64, all bool) (walks [][]int32, profit float64) {
+	p.tolls.of(l, p.price)
+	var rows [][]int32
+	if l.certain() {
+		rows, profit = p.surely(&p.tolls, value, all)
+	} else {
+		rows, profit = greedily(&p.tolls, value, all)
+	}
+	for _, row := range rows {
+		hosts := []int32{l.hosts[p.tolls.from[row[0]]]}
+		for _, d := range row {
+			hosts = append(hosts, l.hosts[l.sources+int(d)])
 		}
+		walks = append(walks, hosts)
+	}
+	return walks, profit
+}
+
+// surely is exact, by dynamic programming over sets of destinations, of which it knows for each that may be the last one what it costs to serve
+// them (Held and Karp 1962, with new pipelines from the root anywhere). O(destinations² · 2^destinations).
+func (p *pricer) surely(t *tolls, value []float64, all bool) (rows [][]int32, profit float64) {
+	n := t.n
+	sets := 1 << n
+	if len(p.last) < sets*n {
+		p.last, p.least, p.total = make([]float64, sets*n), make([]float64, sets), make([]float64, sets)
+	}
+	last, least, sum := p.last, p.least, p.total // by set and last destination; by set; the values in a set
+	least[0], sum[0] = 0, 0
+	best, most := 0, 0.0
+	for s := 1; s < sets; s++ {
+		row := last[s*n : s*n+n]
+		sum[s] = sum[s&(s-1)] + value[bits.TrailingZeros(uint(s))]
+		least[s] = math.Inf(1)
+		for d := range row {
+			row[d] = math.Inf(1)
+			if s>>d&1 == 0 {
+				continue
+			}
+			rest := s &^ (1 << d)
+			cost := least[rest] + t.enter[d]
+			if rest > 0 {
+				before := last[rest*n : rest*n+n]
+				for a, c := range t.leg[d*n : d*n+n] {
+					if c += before[a]; c < cost {
+						cost = c
+					}
+				}
+			}
+			row[d] = cost
+			least[s] = min(least[s], cost)
+		}
+		v := sum[s] - least[s]
+		if all && !math.IsInf(least[s], 1) {
+			v = float64(bits.OnesCount(uint(s))) - least[s]/(1+least[s])/2 // more before cheaper
+		}
+		if v > most {
+			best, most = s, v
+		}
+	}
+	profit = sum[best] - least[best]
+	for s := best; s > 0; {
+		d := slices.Index(last[s*n:s*n+n], least[s])
+		var row []int32
+		for d >= 0 {
+			row = append(row, int32(d))
+			cost := last[s*n+d]
+			s &^= 1 << d
+			if least[s]+t.enter[d] == cost {
+				break
+			}
+			next := -1
+			for a := range n {
+				if s>>a&1 == 1 && last[s*n+a]+t.leg[d*n+a] == cost {
+					next = a
+					break
+				}
+			}
+			d = next
+		}
+		slices.Reverse(row)
+		rows = append(rows, row)
+	}
+	slices.Reverse(rows)
+	return rows, profit
+}
+
+// chains are pipelines while they are put together: by destination which one it comes after, and which one goes on from it.
+type chains struct {
+	t          *tolls
+	prev, next []int32
+	in         []bool
+}
+
+// put puts the row from first to last between a and b, which are neighbours, or root and end.
+func (c *chains) put(first, last, a, b int32) {
+	c.prev[first], c.next[last] = a, b
+	if a >= 0 {
+		c.next[a] = first
+	}
+	if b >= 0 {
+		c.prev[b] = last
+	}
+}
+
+// cut takes the row from first to last out; its neighbours become each other's.
+func (c *chains) cut(first, last int32) {
+	a, b := c.prev[first], c.next[last]
+	if a >= 0 {
+		c.next[a] = b
+	}
+	if b >= 0 {
+		c.prev[b] = a
+	}
+}
+
+// detour is what it costs more to have the row from first to last between a and b than not.
+func (c *chains) detour(first, last, a, b int32) float64 {
+	cost := c.t.step(a, first) + c.t.step(last, b)
+	if a >= 0 || b >= 0 {
+		cost -= c.t.step(a, b)
 	}
 	return cost
 }
 
-// best returns pipelines that are worth much at these prices, and their profit: value of each destination less the
-// prices of what it takes to get there. It is greedy: the destination that costs least more is
-// put where it costs that, between two others or at an end; then what does not pay is taken out again. With all set every destination
-// is served, whatever it costs. It is not the optimum, which is hard to find where routes are free to
-// be odd: on trees, where it is known, columns from here come to 0.99 of it on average. O(destinations³) at most.
-func (l *legs) best(price, value []float64, all bool) (walks [][]int32, profit float64) {
-	cost := l.costs(price)
-	nd := len(l.hosts) - l.sources
-	at := func(a, d int) float64 { return cost[a*nd+d] }
-	type walk struct {
-		source int
-		dests  []int
-	}
-	var open []walk
-	left := make([]bool, nd)
-	for d := range left {
-		left[d] = true
-	}
-	// cheapest is where d costs least: a new walk from a source (walk = -1-source), or before index place of a walk.
+// greedily puts the destination that costs least more where it costs that, then the next; moves what is better off elsewhere; and then takes out what does not
+// pay. O(destinations³) at most.
+func greedily(t *tolls, value []float64, all bool) (rows [][]int32, profit float64) {
+	n := int32(t.n)
+	c := &chains{t: t, prev: make([]int32, n), next: make([]int32, n), in: make([]bool, n)}
 	type spot struct {
-		cost        float64
-		walk, place int
+		a, b int32
+		cost float64
 	}
-	cheapest := func(d int) (s spot) {
-		s.cost = math.Inf(1)
-		for a := range l.sources {
-			if c := at(a, d); c < s.cost {
-				s = spot{c, -1 - a, 0}
-			}
+	try := func(s *spot, d, a, b int32) {
+		if cost := c.detour(d, d, a, b); cost < s.cost {
+			*s = spot{a, b, cost}
 		}
-		for w, o := range open {
-			before := o.source
-			for k := 0; k <= len(o.dests); k++ {
-				c := at(before, d)
-				if k < len(o.dests) {
-					c += at(l.sources+d, o.dests[k]) - at(before, o.dests[k])
-					before = l.sources + o.dests[k]
-				}
-				if c < s.cost {
-					s = spot{c, w, k}
+	}
+	cheapest := func(d int32) (s spot) {
+		s = spot{root, end, t.enter[d]}
+		for k := range n {
+			if c.in[k] {
+				try(&s, d, c.prev[k], k)
+				if c.next[k] < 0 {
+					try(&s, d, k, end)
 				}
 			}
 		}
 		return s
 	}
-	spots := make([]spot, nd)
-	for d := range spots {
+	spots := make([]spot, n)
+	for d := range n {
 		spots[d] = cheapest(d)
 	}
-	for range nd {
-		d := -1
-		for k := range nd {
-			if left[k] && !math.IsInf(spots[k].cost, 1) && (d < 0 || spots[k].cost-value[k] < spots[d].cost-value[d]) {
+	for range n {
+		d := int32(-1)
+		for k := range n {
+			if !c.in[k] && !math.IsInf(spots[k].cost, 1) && (d < 0 || spots[k].cost-value[k] < spots[d].cost-value[d]) {
 				d = k
 			}
 		}
 		if d < 0 {
 			break
 		}
-		left[d] = false
 		s := spots[d]
-		w := s.walk
-		if w < 0 {
-			open = append(open, walk{-1 - w, []int{d}})
-			w = len(open) - 1
-		} else {
-			open[w].dests = slices.Insert(open[w].dests, s.place, d)
-		}
-		for k := range nd {
-			if left[k] { // places in other walks are as they were
-				if spots[k].walk == w {
-					spots[k] = cheapest(k)
-					continue
-				}
-				before := open[w].source
-				for i := 0; i <= len(open[w].dests); i++ {
-					c := at(before, k)
-					if i < len(open[w].dests) {
-						next := open[w].dests[i]
-						c += at(l.sources+k, next) - at(before, next)
-						before = l.sources + next
-					}
-					if c < spots[k].cost {
-						spots[k] = spot{c, w, i}
-					}
-				}
+		c.in[d] = true
+		c.put(d, d, s.a, s.b)
+		for k := range n {
+			switch {
+			case c.in[k]:
+			case spots[k].a == s.a && spots[k].b == s.b && (s.a >= 0 || s.b >= 0):
+				spots[k] = cheapest(k)
+			default:
+				try(&spots[k], k, s.a, d)
+				try(&spots[k], k, d, s.b)
 			}
 		}
 	}
-	for _, o := range open {
-		for !all { // the one that costs most more than it is worth goes first
-			worst, loss := -1, 1e-12
-			before := o.source
-			for k, d := range o.dests {
-				c := at(before, d)
-				if k+1 < len(o.dests) {
-					c += at(l.sources+d, o.dests[k+1]) - at(before, o.dests[k+1])
-				}
-				if c-value[d] > loss {
-					worst, loss = k, c-value[d]
-				}
-				before = l.sources + d
-			}
-			if worst < 0 {
-				break
-			}
-			o.dests = slices.Delete(o.dests, worst, worst+1)
-		}
-		// The end that does not pay as a whole.
-		sum, top, keep, before := 0.0, 0.0, 0, o.source
-		for k, d := range o.dests {
-			sum += value[d] - at(before, d)
-			if sum > top || all {
-				top, keep = sum, k+1
-			}
-			before = l.sources + d
-		}
-		if keep == 0 {
+	c.improve()
+	if !all {
+		c.prune(value)
+	}
+	for h := range n {
+		if !c.in[h] || c.prev[h] >= 0 {
 			continue
 		}
-		profit += top
-		hosts := []int32{l.hosts[o.source]}
-		for _, d := range o.dests[:keep] {
-			hosts = append(hosts, l.hosts[l.sources+d])
+		var row []int32
+		worth := 0.0
+		for d := h; d >= 0; d = c.next[d] {
+			worth += value[d] - t.step(c.prev[d], d)
+			row = append(row, d)
 		}
-		walks = append(walks, hosts)
+		if all || worth > 0 {
+			rows, profit = append(rows, row), profit+worth
+		}
 	}
-	return walks, profit
+	return rows, profit
+}
+
+// improve moves rows of one to three destinations to where they cost less, and exchanges what comes after in two
+// pipelines, until neither helps.
+func (c *chains) improve() {
+	n := int32(len(c.in))
+	const rounds = 12
+	of := make([]int32, n) // by destination: the first one of its pipeline
+	for range rounds {
+		better := false
+		for first := range n {
+			if !c.in[first] {
+				continue
+			}
+			last := first
+			for length := 1; length <= 3 && last >= 0; length, last = length+1, c.next[last] {
+				a, b := c.prev[first], c.next[last]
+				saved := c.detour(first, last, a, b)
+				if !(saved > 1e-9) || math.IsInf(saved, 1) {
+					continue
+				}
+				cost, toA, toB := saved-1e-9*(1+saved), int32(-2), int32(-2)
+				try := func(x, y int32) {
+					if v := c.detour(first, last, x, y); v < cost {
+						cost, toA, toB = v, x, y
+					}
+				}
+				if a >= 0 || b >= 0 {
+					try(root, end)
+				}
+				inside := func(k int32) bool {
+					for d, i := first, 0; i < length; d, i = c.next[d], i+1 {
+						if d == k {
+							return true
+						}
+					}
+					return false
+				}
+				for k := range n {
+					if !c.in[k] || inside(k) {
+						continue
+					}
+					if k != b {
+						try(c.prev[k], k)
+					}
+					if c.next[k] < 0 {
+						try(k, end)
+					}
+				}
+				if toA != -2 {
+					c.cut(first, last)
+					c.put(first, last, toA, toB)
+					better = true
+				}
+			}
+		}
+		for h := range n {
+			if c.in[h] && c.prev[h] < 0 {
+				for d := h; d >= 0; d = c.next[d] {
+					of[d] = h
+				}
+			}
+		}
+		// swap lets what follows x come after y and the other way round. x is root where a whole pipeline, from its first destination on, goes.
+		swap := func(x, nx, y int32) {
+			ny := c.next[y]
+			if nx < 0 && ny < 0 || c.t.step(x, ny)+c.t.step(y, nx) >= c.t.step(x, nx)+c.t.step(y, ny)-1e-9 {
+				return
+			}
+			hx, hy := of[y], of[y]
+			if x >= 0 {
+				hx = of[x]
+			} else if ny >= 0 {
+				hx = ny
+			}
+			for d := nx; d >= 0; d = c.next[d] {
+				of[d] = hy
+			}
+			for d := ny; d >= 0; d = c.next[d] {
+				of[d] = hx
+			}
+			c.next[y] = nx
+			if nx >= 0 {
+				c.prev[nx] = y
+			}
+			if x >= 0 {
+				c.next[x] = ny
+			}
+			if ny >= 0 {
+				c.prev[ny] = x
+			}
+			better = true
+		}
+		for x := range n {
+			for y := range n {
+				if c.in[x] && c.in[y] && of[x] != of[y] {
+					if swap(x, c.next[x], y); of[x] != of[y] && c.prev[x] < 0 {
+						swap(root, x, y)
+					}
+				}
+			}
+		}
+		if !better {
+			return
+		}
+	}
+}
+
+// prune takes out rows that cost more than they are worth, the worst first.
+func (c *chains) prune(value []float64) {
+	for h := range int32(len(c.in)) {
+		if !c.in[h] || c.prev[h] >= 0 {
+			continue
+		}
+		for head := h; head >= 0; {
+			loss, first, last := 1e-12, int32(-1), int32(-1)
+			for i := head; i >= 0; i = c.next[i] {
+				sum := 0.0
+				for j := i; j >= 0; j = c.next[j] {
+					sum += c.t.step(c.prev[j], j) - value[j]
+					if v := sum + c.t.step(j, c.next[j]) - c.t.step(c.prev[i], c.next[j]); v > loss {
+						loss, first, last = v, i, j
+					}
+				}
+			}
+			if first < 0 {
+				break
+			}
+			if first == head {
+				head = c.next[last]
+			}
+			stop := c.next[last]
+			c.cut(first, last)
+			for d := first; d != stop; d = c.next[d] {
+				c.in[d] = false
+			}
+		}
+	}
 }

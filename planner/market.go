@@ -66,6 +66,15 @@ func (m *market) solve() (value, bound float64, err error) {
 	return value * m.unit, bound * m.unit, nil
 }
 
+// work is how many exchanges and columns the program has taken so far.
+func (m *market) work() int {
+	n := len(m.prog.Cost)
+	if s, ok := m.solver.(*lp.Simplex); ok {
+		n += s.Steps
+	}
+	return n
+}
+
 // rate is what the last solution gives a column, in bytes per second; one that came later has nothing yet.
 func (m *market) rate(column int32) float64 {
 	if int(column) >= len(m.sol.X) {
@@ -88,6 +97,14 @@ func (n *Network) fit(pipes []pipe, rates []float64) {
 			rates[i] /= most
 		}
 	}
+}
+
+// brought is what pipelines at these rates bring to all destinations together.
+func (n *Network) brought(pipes []pipe, rates []float64) (sum float64) {
+	for i := range pipes {
+		sum += rates[i] * float64(pipes[i].served())
+	}
+	return sum
 }
 
 // load is by capacity what pipelines at these rates use.

@@ -16,6 +16,7 @@ type Plan struct {
 	MinRate    float64 // the smallest rate of a pair that can be reached
 	Theta      float64 // what all pairs can have at once; 0: nobody asked
 	Floor      float64 // what each pair was to have
+	Classes    []Class // by priority, highest first, if there are several or weights; of Optimal alone
 
 	Starved     []Pair // pairs that can be reached and have nothing
 	Unreachable []Unreachable
@@ -25,6 +26,16 @@ type Plan struct {
 	net    *Network
 	rates  map[Pair]float64
 	prices []float64
+}
+
+// Class is how the transfers of one priority fare beside all others.
+type Class struct {
+	Priority   int
+	Throughput float64
+	Weighted   float64 // the same by weight, which is what is planned for
+	Bound      float64 // no plan that leaves the classes before this one what they have, and everybody the floor, has more of Weighted; +Inf: nothing is proved
+	BoundBy    string  // what proves it, or why nothing is
+	Gap        float64 // 1 - Weighted/Bound; NaN if nothing is proved
 }
 
 // Flow is a pipeline at a rate. A destination that is in several flows of a transfer gets other bytes from each.

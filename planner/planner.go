@@ -29,6 +29,11 @@ type Options struct {
 	Floor  float64 // share, 0 to 1, of the largest rate that all pairs can have at once, that each is to have
 	MaxMin bool    // fairness alone: rates rise together until links are full
 	Seed   uint64  // of what Flat and Random draw
+
+	// When planning may end before there is nothing to gain. A plan made so is the same each time, as one that ends with
+	// a time is not.
+	Gap  float64 // share of the bound that may be missing; 0: nothing on trees, a thousandth elsewhere, a hundredth of floors of very many pairs
+	Work int     // exchanges of the simplex method and columns, together; 0: any number
 }
 
 // Planner plans transfers on a network, and plans again when some come, some go, or
@@ -53,18 +58,29 @@ type Planner struct {
 	theta *common
 	share float64     // bytes per second that each pair is to have
 	main  *generation // the optimum with floors
-	free  *generation // and without; the same as main if there are none, or if they are taken off beforehand
+	free  *generation // and without; the same as main if there are none
 	plan  *generation // what is planned by, if that is not throughput of equal weights
-	rest  []pipe      // pipelines that give the floor, where it is taken off beforehand
+	tide  *tide       // and if it is fairness alone
+	rest  []pipe      // pipelines that give the floor, where it is taken off the capacities of free beforehand
 	rates []float64
+	ranks []proof // of each class that has been planned
 	stage int
 	warm  bool              // the programs have been solved before, for other transfers or rates
 	begun bool              // the one with floors knows the floor
+	spent int               // work so far
 	drawn map[string][]pipe // by mode
+
+	many int // see manyPairs
 }
 
-// manyPairs is from where on floors are taken off the capacities beforehand, instead of being
-// rows of the program each.
+// proof is what no plan exceeds, and why.
+type proof struct {
+	bound float64
+	by    string
+}
+
+// manyPairs is from where on floors are taken off the capacities beforehand: that gives a plan soon. As
+// rows of the program they follow if that plan is not near enough to the bound.
 const manyPairs = 6000
 
 // New returns a planner for a network, without transfers.
@@ -77,10 +93,14 @@ func New(net *Network, o Options) (*Planner, error) {
 		return nil, fmt.Errorf("mode %q: want %v", o.Mode, Modes)
 	case !(o.Floor >= 0 && o.Floor <= 1):
 		return nil, fmt.Errorf("floor %g: want a share from 0 to 1", o.Floor)
+	case !(o.Gap >= 0 && o.Gap < 1):
+		return nil, fmt.Errorf("gap %g: want a share from 0 to less than 1", o.Gap)
+	case o.Work < 0:
+		return nil, fmt.Errorf("work %d: want a number of exchanges, not negative", o.Work)
 	case o.Mode == Exact && !net.tree:
 		return nil, fmt.Errorf("mode exact: the network is not a tree whose hosts have one link each; take optimal")
 	}
-	return &Planner{net: net, o: o}, nil
+	return &Planner{net: net, o: o, many: manyPairs}, nil
 }
 
 // Add adds a transfer and returns its number, under which plans have it.
@@ -143,14 +163,17 @@ func (p *Planner) SetRate(channel int, rate float64) error {
 // again makes planning go on from what it has, after a change: the programs stay, with their pipelines and their
 // bases, unless anew.
 func (p *Planner) again(anew bool) {
-	p.theta, p.plan, p.rest, p.rates, p.stage, p.drawn, p.share, p.begun = nil, nil, nil, nil, finding, nil, 0, false
+	p.plan, p.tide, p.rest, p.rates, p.ranks, p.stage, p.drawn, p.share, p.begun, p.spent = nil, nil, nil, nil, nil, finding, nil, 0, false, 0
 	if p.main == p.free {
 		p.main = nil
 	}
-	p.warm = p.free != nil && !anew && !p.uneven() && (p.pairs() <= manyPairs || p.o.Floor == 0)
+	p.warm = p.free != nil && !anew && !p.uneven() && (p.pairs() <= p.many || p.o.Floor == 0)
 	if !p.warm {
-		p.free, p.main = nil, nil
+		p.free, p.main, p.theta = nil, nil, nil
 		return
+	}
+	if p.theta != nil {
+		p.theta.change(p.demands, p.first)
 	}
 	for _, g := range []*generation{p.free, p.main} {
 		if g != nil {
@@ -243,9 +266,15 @@ func (p *Planner) even() []float64 {
 
 // uneven says whether something else than throughput is wanted: weights or priorities.
 func (p *Planner) uneven() bool {
+	first := -1
 	for k := range p.demands {
-		if p.live[k] && (p.demands[k].weight != 1 || len(p.classes()) > 1) {
-			return true
+		if p.live[k] {
+			if first < 0 {
+				first = k
+			}
+			if p.demands[k].weight != 1 || p.demands[k].priority != p.demands[first].priority {
+				return true
+			}
 		}
 	}
 	return false
@@ -257,12 +286,13 @@ const (
 	throughs        // the optimum without floors
 	floored         // and with them
 	weighing        // by weights and priorities
+	rising          // fairness alone
 	done
 )
 
 // Step makes the plan better, by one round of column generation, or its bound. It says whether there is more to do.
 func (p *Planner) Step() (more bool, err error) {
-	many := p.pairs() > manyPairs
+	many := p.pairs() > p.many
 	switch p.stage {
 	case finding:
 		if p.o.Floor > 0 || p.o.MaxMin {
@@ -290,10 +320,10 @@ func (p *Planner) Step() (more bool, err error) {
 		if err != nil || more {
 			return more, err
 		}
-		switch {
-		case p.share == 0 || many:
+		switch value, bound := p.Bound(); {
+		case p.share == 0:
 			p.main, p.stage = p.free, weighing
-		case p.begun:
+		case p.begun || p.rest != nil && value >= bound*(1-p.near()):
 			p.stage = weighing
 		default:
 			p.stage = floored
@@ -301,6 +331,9 @@ func (p *Planner) Step() (more bool, err error) {
 	case floored:
 		if p.main == nil {
 			p.main = p.free.copied(p.even())
+			for _, q := range p.rest {
+				p.main.take(q)
+			}
 		}
 		if !p.begun {
 			p.begun = true
@@ -315,25 +348,97 @@ func (p *Planner) Step() (more bool, err error) {
 			p.stage = throughs
 		}
 	case weighing:
-		if !p.uneven() || len(p.classes()) > 1 || p.share > 0 && many {
-			p.stage = done
-			return false, nil
+		classes := p.classes()
+		if !p.uneven() || p.o.MaxMin || len(p.ranks) == len(classes) {
+			p.stage = rising
+			break
 		}
 		if p.plan == nil {
-			worth := p.even()
-			for k := range worth {
-				worth[k] = p.demands[k].weight
+			g := p.main
+			if g == nil {
+				g = p.free
 			}
-			p.plan = p.main.copied(worth)
+			p.plan = g.copied(p.worth(classes[0]))
 			p.floors(p.plan)
 		}
 		more, err := p.round(p.plan)
 		if err != nil || more {
 			return more, err
 		}
+		if p.over() && len(p.ranks)+1 < len(classes) {
+			p.stage = done
+			break
+		}
+		p.ranks = append(p.ranks, proof{p.plan.bound, p.plan.by})
+		if len(p.ranks) < len(classes) {
+			p.plan.settle(p.worth(classes[len(p.ranks)]))
+		}
+	case rising:
+		if !p.o.MaxMin || p.pairs() == 0 || p.pairs() > p.many || p.over() {
+			p.stage = done
+			break
+		}
+		if p.tide == nil {
+			pipes, _ := p.theta.plan(p.theta.theta)
+			p.tide = p.net.tide(p.demands, p.classes(), append(pipes, p.first...))
+		}
+		before := p.tide.g.market.work()
+		more, err := p.tide.round(p.near())
+		p.spent += p.tide.g.market.work() - before
+		if err != nil || more {
+			return more, err
+		}
 		p.stage = done
 	}
 	return p.stage != done, nil
+}
+
+// worth is what the transfers of one priority weigh, the heaviest 1, and the others nothing.
+func (p *Planner) worth(class int) []float64 {
+	worth, most := make([]float64, len(p.demands)), p.heaviest(class)
+	for k := range worth {
+		if p.live[k] && p.demands[k].priority == class {
+			worth[k] = p.demands[k].weight / most
+		}
+	}
+	return worth
+}
+
+// heaviest is the largest weight of a priority.
+func (p *Planner) heaviest(class int) (most float64) {
+	for k := range p.demands {
+		if p.live[k] && p.demands[k].priority == class {
+			most = max(most, p.demands[k].weight)
+		}
+	}
+	return most
+}
+
+// near is the share of a bound that may be missing.
+func (p *Planner) near() float64 {
+	switch {
+	case p.o.Gap > 0:
+		return max(p.o.Gap, 1e-7)
+	case p.pairs() > p.many && p.share > 0:
+		return 1e-2
+	case !p.net.tree:
+		return 1e-3
+	}
+	return 1e-6
+}
+
+// over says whether the work that may be done until the end of the present stage has been done: those that come after get theirs, too.
+func (p *Planner) over() bool {
+	part := 1.0
+	switch further := p.uneven() || p.o.MaxMin; {
+	case p.stage == finding:
+		part = 0.25
+	case p.stage == throughs && (p.share > 0 && !p.warm || further):
+		part = 0.5
+	case p.stage == floored && (p.warm || further):
+		part = 0.75
+	}
+	return p.o.Work > 0 && float64(p.spent) >= part*float64(p.o.Work)
 }
 
 // find finds theta, a round at a time, and from it the floor.
@@ -343,14 +448,22 @@ func (p *Planner) find(many bool) (more bool, err error) {
 	}
 	if p.theta == nil {
 		p.theta = p.net.common(p.demands, p.first)
+		if !p.net.tree && p.o.Gap == 0 {
+			p.theta.near = 1e-4
+		}
 	}
-	if more, err = p.theta.round(); err != nil {
+	before := p.theta.market.work()
+	more, err = p.theta.round()
+	p.spent += p.theta.market.work() - before
+	if err != nil {
 		return false, err
 	}
-	if more && !(many && p.theta.theta > 0.8*p.theta.bound) {
+	if more && !(many && p.theta.theta > 0.8*p.theta.bound) && !p.over() {
 		return true, nil
 	}
-	p.share = min(p.o.Floor*min(p.theta.bound, p.theta.theta*(1+1e-4)), p.theta.theta)
+	if !p.o.MaxMin { // which gives everybody all of theta
+		p.share = min(p.o.Floor*min(p.theta.bound, p.theta.theta*(1+1e-4)), p.theta.theta)
+	}
 	return false, nil
 }
 
@@ -368,6 +481,7 @@ func (p *Planner) floors(g *generation) {
 // round is one round of a generation. It is at its end when nothing is to be gained any more; where pricing is greedy,
 // when little was in several rounds.
 func (p *Planner) round(g *generation) (more bool, err error) {
+	before := g.market.work()
 	if err := g.solve(); err != nil {
 		return false, err
 	}
@@ -381,23 +495,12 @@ func (p *Planner) round(g *generation) (more bool, err error) {
 	} else {
 		g.slow++
 	}
-	if !p.net.tree && g.slow >= 4 && g.lacks() <= 1e-6*g.floor {
-		g.price()
-		return false, nil
-	}
-	added := g.price()
-	return added > 0 && g.value < g.bound*(1-1e-6), nil
-}
-
-// copied is a generation with the pipelines that g uses, without floors.
-func (g *generation) copied(worth []float64) *generation {
-	var begin []pipe
-	for i, r := range g.rates() {
-		if r > 0 {
-			begin = append(begin, g.pipes[i])
-		}
-	}
-	return g.net.generate(g.demands, worth, g.market.have, begin)
+	p.spent += g.market.work() - before
+	stop := p.over() || g.slow >= 4 && g.lacks() <= 1e-6*g.floor && g.greedy()
+	before = g.market.work()
+	added := g.price(stop)
+	p.spent += g.market.work() - before
+	return added > 0 && !stop && g.value < g.bound*(1-p.near()), nil
 }
 
 // Pairs is how many pairs of a transfer and a destination there are to plan.
@@ -405,13 +508,17 @@ func (p *Planner) Pairs() int { return p.pairs() }
 
 // Bound is the best bound on throughput that is proved so far, and the throughput of the columns so far.
 func (p *Planner) Bound() (value, bound float64) {
-	switch {
-	case p.main != nil && p.main.solved():
-		return p.main.value, p.main.bound
-	case p.free != nil && p.free.solved():
-		return p.free.value, p.free.free
+	bound = math.Inf(1)
+	if p.free != nil && p.free.solved() {
+		value, bound = p.free.value+p.net.brought(p.rest, p.rates), p.free.free
 	}
-	return 0, math.Inf(1)
+	if p.main != nil && p.main.solved() {
+		value, bound = max(value, p.main.value), min(bound, p.main.bound)
+		if p.rest == nil {
+			value = p.main.value
+		}
+	}
+	return value, bound
 }
 
 // Plan is the plan as good as the steps so far have made it. It takes a linear program of the pipelines that there are;
@@ -439,6 +546,7 @@ func (p *Planner) In(mode string) (*Plan, error) {
 	plan.Mode = mode
 	p.prove(plan)
 	if mode == Optimal {
+		p.class(plan)
 		p.pool = p.pool[:0]
 		for i, r := range rates {
 			if r > 0 {
@@ -459,9 +567,7 @@ func (p *Planner) prove(plan *Plan) {
 	bound, by := g.access(), "downlinks"
 	for _, g := range []*generation{p.main, p.free} {
 		if g != nil && g.solved() && g.free < bound {
-			if bound, by = g.free, "pipelines"; !p.net.tree {
-				by = "cheapest ways"
-			}
+			bound, by = g.free, g.freeBy
 		}
 	}
 	plan.FreeBound = bound
@@ -482,33 +588,84 @@ func (p *Planner) prices() []float64 {
 	return make([]float64, len(p.net.rate))
 }
 
+// class says how each class fares, if there are several or weights.
+func (p *Planner) class(plan *Plan) {
+	if !p.uneven() || p.o.MaxMin {
+		return
+	}
+	for i, class := range p.classes() {
+		c := Class{Priority: class, Bound: math.Inf(1), BoundBy: "nothing: planning ended before it came to this class", Gap: math.NaN()}
+		for _, f := range plan.Flows {
+			if d := &p.demands[f.Transfer]; d.priority == class {
+				v := f.Rate * float64(len(f.Hosts)-1)
+				c.Throughput, c.Weighted = c.Throughput+v, c.Weighted+v*d.weight
+			}
+		}
+		// What is proved of a class is of plans in which those before have what they have in the program.
+		switch {
+		case i == 0 && len(p.ranks) == 0 && p.plan != nil && p.plan.solved():
+			c.Bound, c.BoundBy = p.plan.bound, p.plan.by
+		case i < len(p.ranks) && (i == 0 || p.classed()):
+			c.Bound, c.BoundBy = p.ranks[i].bound, p.ranks[i].by
+		}
+		if !math.IsInf(c.Bound, 1) {
+			c.Bound = max(c.Bound*p.heaviest(class), c.Weighted) // millionths are kept free so that rounding is no obstacle
+			c.Gap = 0
+			if c.Bound > 0 {
+				c.Gap = max(0, 1-c.Weighted/c.Bound)
+			}
+		}
+		plan.Classes = append(plan.Classes, c)
+	}
+}
+
+// classed says whether there is a plan for all classes that holds the floor.
+func (p *Planner) classed() bool {
+	return p.plan != nil && len(p.ranks) == len(p.classes()) && p.holds(p.plan)
+}
+
+// holds says whether a program has been solved, and gives everybody the floor.
+func (p *Planner) holds(g *generation) bool {
+	return g != nil && g.solved() && g.floor >= p.share && g.lacks() <= 1e-5*p.share*float64(1+p.pairs())
+}
+
 // optimum are the pipelines of the best program so far, with its rates.
 func (p *Planner) optimum() ([]pipe, []float64, error) {
-	g := p.plan
-	if g == nil || !g.solved() {
-		g = p.main
-	}
-	if (g == nil || !g.solved()) && (p.share == 0 || p.rest != nil) {
-		g = p.free
-	}
+	several := len(p.classes()) > 1
 	switch {
 	case p.o.MaxMin && p.theta != nil:
-		pipes, rates := p.theta.plan(p.theta.theta)
-		left := slices.Clone(p.net.rate)
-		for c, l := range p.net.load(pipes, rates) {
-			left[c] = max(left[c]-l, 0)
+		var pipes []pipe
+		var rates []float64
+		if p.tide != nil && p.tide.g.solved() {
+			pipes, rates = slices.Clone(p.tide.g.pipes), p.tide.g.rates()
+			p.net.fit(pipes, rates)
+		} else {
+			pipes, rates = p.theta.plan(p.theta.theta)
 		}
-		pipes = append(pipes, p.first...)
-		more := p.net.fill(p.first, func(q *pipe) float64 { return p.demands[q.demand].weight }, left)
-		return pipes, append(rates, more...), nil
-	case g != nil && len(p.classes()) <= 1 && p.rest == nil && g.solved() && g.lacks() <= 1e-5*p.share*float64(1+p.pairs()):
-		return g.pipes, g.rates(), nil
-	case g != nil && len(p.classes()) <= 1 && p.rest != nil && g.solved():
-		return append(slices.Clone(g.pipes), p.rest...), append(g.rates(), p.rates...), nil
+		if p.tide == nil || len(p.tide.rising) > 0 { // those that could rise on share what is left
+			left := slices.Clone(p.net.rate)
+			for c, l := range p.net.load(pipes, rates) {
+				left[c] = max(left[c]-l, 0)
+			}
+			pipes = append(pipes, p.first...)
+			rates = append(rates, p.net.fill(p.first, func(q *pipe) float64 { return p.demands[q.demand].weight }, left)...)
+		}
+		return pipes, rates, nil
+	case p.classed(), !several && p.holds(p.plan):
+		return p.plan.pipes, p.plan.rates(), nil
+	case !several && p.holds(p.main) && (p.rest == nil || p.main.value >= p.free.value+p.net.brought(p.rest, p.rates)):
+		return p.main.pipes, p.main.rates(), nil
+	case !several && p.rest != nil && p.free != nil && p.free.solved():
+		return append(slices.Clone(p.free.pipes), p.rest...), append(p.free.rates(), p.rates...), nil
+	case !several && p.share == 0 && p.free != nil && p.free.solved():
+		return p.free.pipes, p.free.rates(), nil
 	}
-	// In the middle of it, or one class after the other: the pipelines that there are, floors taken off.
+	// In the middle of it: the pipelines that there are, floors taken off, one class after the other.
 	pipes := append(slices.Clone(p.pool), p.first...) // after a change what was in use is nearly as good
-	if p.free != nil && !p.warm {
+	switch {
+	case p.plan != nil:
+		pipes = p.plan.pipes
+	case p.free != nil && !p.warm:
 		pipes = p.free.pipes
 	}
 	var rest []pipe
@@ -520,33 +677,8 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 	for c, l := range p.net.load(rest, floor) {
 		have[c] = max(have[c]-l, 0)
 	}
-	if len(p.classes()) <= 1 || p.stage != done {
-		rates, err := p.shares(pipes, have)
-		return append(pipes, rest...), append(rates, floor...), err
-	}
-	pipes = pipes[:0:0]
-	var rates []float64
-	for _, class := range p.classes() {
-		worth := make([]float64, len(p.demands))
-		for k := range worth {
-			if p.demands[k].priority == class {
-				worth[k] = p.demands[k].weight
-			}
-		}
-		g := p.net.generate(p.demands, worth, slices.Clone(have), append(slices.Clone(p.pool), p.first...))
-		for more := true; more; {
-			var err error
-			if more, err = p.round(g); err != nil {
-				return nil, nil, err
-			}
-		}
-		got := g.rates()
-		for c, l := range p.net.load(g.pipes, got) {
-			have[c] = max(have[c]-l, 0)
-		}
-		pipes, rates = append(pipes, g.pipes...), append(rates, got...)
-	}
-	return append(pipes, rest...), append(rates, floor...), nil
+	rates, err := p.shares(pipes, have)
+	return append(slices.Clone(pipes), rest...), append(rates, floor...), err
 }
 
 // allot gives fixed pipelines their rates: to each the floor, or as much of it as all can have; what is left by

@@ -14,6 +14,9 @@ type pricer struct {
 	numbers []float64
 	chosen  []choice
 	bands   []band
+
+	tolls              tolls // elsewhere than in trees: see legs
+	last, least, total []float64
 }
 
 // band is what a subtree is worth, the price of the link above it included, for each crossing.

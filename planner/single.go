@@ -115,7 +115,7 @@ func (p *Planner) spare(k int, have []float64) (best []pipe) {
 			}
 			walks, _ = (&pricer{net: p.net, price: price}).best(d.sub, value)
 		} else {
-			walks, _ = d.legs.best(price, make([]float64, len(d.dests)), true)
+			walks, _ = (&pricer{net: p.net, price: price}).over(d.legs, make([]float64, len(d.dests)), true)
 		}
 		var pipes []pipe
 		for _, w := range walks {

@@ -371,8 +371,8 @@ gain more.
 
 ## Of the bound
 
-Mean (least) over the conditions. On trees the bound is that of every plan there is, proved by column generation with exact pricing; on a fat tree it is a
-relaxation, and optimal is not proved to be. A floor of 0.5 gives every pair of a transfer and a destination half of what all can have at once.
+Mean (least) over the conditions. On trees the bound is that of every plan there is, proved by column generation with exact pricing; so it is on a fat tree for 5 and 10
+destinations, and for 50 it is that of arborescences, a relaxation, and optimal is not proved to be. A floor of 0.5 gives every pair of a transfer and a destination half of what all can have at once.
 
 {{.Bounds}}
 ## Time

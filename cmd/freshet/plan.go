@@ -117,9 +117,11 @@ Modes, from the plainest to the best:
 	f := cmd.Flags()
 	f.StringVar(&o.Mode, "mode", planner.Optimal, "one of "+strings.Join(planner.Modes, ", "))
 	f.Float64Var(&o.Floor, "floor", 0.5, "`share`, 0 to 1, of the largest rate that all destinations can have at once, that each gets at least")
-	f.BoolVar(&o.MaxMin, "max-min", false, "share by fairness alone, not for throughput")
+	f.BoolVar(&o.MaxMin, "max-min", false, "share by fairness alone, not for throughput: nobody can have more without one who has less having less still")
+	f.Float64Var(&o.Gap, "gap", 0, "`share`, 0 to 1, of the bound that may be missing for planning to end (default: 0 on trees, 0.001 elsewhere)")
+	f.IntVar(&o.Work, "work", 0, "`number` of exchanges and columns of linear programs after which planning ends with what it has (default: no limit)")
 	f.Uint64Var(&o.Seed, "seed", 1, "`number` that the randomness of flat and random begins with")
-	f.DurationVar(&within, "within", 0, "`time` after which the plan is taken as it is (default: no limit)")
+	f.DurationVar(&within, "within", 0, "`time` after which the plan is taken as it is; another one each time, unlike with --work (default: no limit)")
 	f.BoolVar(&explain, "explain", false, "say for each destination why it gets its data so, and what binds it")
 	f.BoolVar(&compare, "compare", false, "show all modes beside each other")
 	f.StringVar(&svg, "svg", "", "`file` to draw the plan into")
@@ -150,11 +152,21 @@ type planDocument struct {
 	Theta       float64           `json:"theta"` // what all pairs can have at once; 0 without a floor
 	Floor       float64           `json:"floor"` // what each pair gets at least
 	PlanningS   float64           `json:"planning_s"`
+	Classes     []planClass       `json:"classes,omitempty"` // with priorities or weights, in mode optimal
 	Starved     []planPair        `json:"starved"`
 	Unreachable []planUnreachable `json:"unreachable"`
 	Flows       []planFlow        `json:"flows"`
 	Links       []planLink        `json:"links"`
 	Transfers   []planTransfer    `json:"transfers"`
+}
+
+type planClass struct {
+	Priority   int      `json:"priority"`
+	Throughput float64  `json:"throughput"`
+	Weighted   float64  `json:"weighted"` // by weight: what is planned for
+	Bound      *float64 `json:"bound"`    // of weighted, while classes before have what they have; nil: nothing is proved
+	BoundBy    string   `json:"bound_by"` // or why nothing is
+	Gap        *float64 `json:"gap"`
 }
 
 type planPair struct {
@@ -188,7 +200,7 @@ type planTransfer struct {
 }
 
 func finite(x float64) *float64 {
-	if math.IsInf(x, 0) {
+	if math.IsInf(x, 0) || math.IsNaN(x) {
 		return nil
 	}
 	return &x
@@ -203,6 +215,9 @@ func (v *planView) document() planDocument {
 	}
 	if d.Bound != nil {
 		d.Gap = &plan.Gap
+	}
+	for _, c := range plan.Classes {
+		d.Classes = append(d.Classes, planClass{c.Priority, c.Throughput, c.Weighted, finite(c.Bound), c.BoundBy, finite(c.Gap)})
 	}
 	for _, s := range plan.Starved {
 		d.Starved = append(d.Starved, planPair{v.transfers[s.Transfer].Name, v.g.Name(s.Destination)})
@@ -272,6 +287,18 @@ func (v *planView) print(w io.Writer) {
 		if plan.FreeBound > plan.Bound {
 			fmt.Fprintf(w, ", which costs %.2f %% of the throughput", 100*(1-plan.Bound/plan.FreeBound))
 		}
+	}
+	for _, c := range plan.Classes {
+		fmt.Fprintf(w, "\npriority %-2d %s", c.Priority, rateOf(c.Throughput))
+		by := ""
+		if c.Weighted != c.Throughput {
+			by = fmt.Sprintf(", %s by weight", rateOf(c.Weighted))
+		}
+		if math.IsInf(c.Bound, 1) {
+			fmt.Fprintf(w, "%s; proved is %s", by, c.BoundBy)
+			continue
+		}
+		fmt.Fprintf(w, "%s; beside what those before have it cannot have more than %s (gap %.2f %%, proved by: %s)", by, rateOf(c.Bound), 100*c.Gap, c.BoundBy)
 	}
 	fmt.Fprintf(w, "\nplanned     in %.3f s: %s over %s\n", v.took.Seconds(), count(len(plan.Flows), "flow"), counted(len(plan.Links), "direction of a link", "directions of links"))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -76,6 +76,9 @@ func (p *Program) Column(cost float64, entries ...Entry) int32 {
 	return j
 }
 
+// Entries are those of a column, by row. They belong to p.
+func (p *Program) Entries(column int32) []Entry { return p.cols[column] }
+
 // Solution is an answer to a Program.
 type Solution struct {
 	X []float64 // by column
@@ -86,6 +89,25 @@ type Solution struct {
 // from where it was.
 type Solver interface {
 	Solve(*Program) (Solution, error)
+}
+
+// Or asks First, and Second if First fails: if it says so, or if its answer does not pass Check. Second may be nil.
+type Or struct{ First, Second Solver }
+
+// Solve solves p. An error is that of First, and that of Second, too.
+func (o Or) Solve(p *Program) (Solution, error) {
+	sol, err := o.First.Solve(p)
+	if err == nil {
+		_, _, err = p.Check(sol)
+	}
+	if err == nil || o.Second == nil {
+		return sol, err
+	}
+	sol, other := o.Second.Solve(p)
+	if other != nil {
+		return Solution{}, fmt.Errorf("%w; and then %w", err, other)
+	}
+	return sol, nil
 }
 
 // Tolerance is by how much, in terms of the size of the numbers in it, a row of an answer

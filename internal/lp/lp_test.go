@@ -190,6 +190,32 @@ func TestRightSidesChange(t *testing.T) {
 	}
 }
 
+// A floor that is held already takes no step, whether it is new or has become lower.
+func TestFloorsThatAreHeld(t *testing.T) {
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		rows, cols := 5+rng.IntN(40), 5+rng.IntN(100)
+		p := random(rng, rows, cols, seed%3 == 0, false)
+		s := &Simplex{Seed: seed}
+		sol, before := solved(t, s, p)
+		steps := s.Steps
+		var floors []int32
+		for range 5 {
+			j := rng.IntN(cols)
+			row, _ := p.Floor(sol.X[j]*rng.Float64()*0.99, 1000, Entry{int32(j), 1})
+			floors = append(floors, row)
+		}
+		_, after := solved(t, s, p)
+		for _, row := range floors {
+			p.B[row] /= 2
+		}
+		_, lower := solved(t, s, p)
+		if math.Abs(after-before) > 1e-5*(1+before) || math.Abs(lower-before) > 1e-5*(1+before) || s.Steps != steps {
+			t.Fatalf("seed %d: %v, with floors %v, with lower ones %v; %d steps more", seed, before, after, lower, s.Steps-steps)
+		}
+	}
+}
+
 func TestDeterministic(t *testing.T) {
 	var first Solution
 	for i := range 2 {

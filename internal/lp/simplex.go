@@ -62,18 +62,18 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 		*s = Simplex{Seed: s.Seed, Steps: s.Steps, prog: p}
 	}
 	s.grow()
-	if !s.refresh() && !s.repair() {
-		s.head = s.head[:0]
-		s.grow()
-		if !s.refresh() {
-			return Solution{}, errors.New("lp: the program has no point to begin at")
-		}
+	feasible := s.refresh()
+	if s.flip() {
+		feasible = s.refresh()
 	}
-	for i := range s.weight {
-		s.weight[i] = 1
+	if !feasible && !s.repair() && !s.again() {
+		return Solution{}, errors.New("lp: the program has no point to begin at")
 	}
-	for i := range s.rowWeight {
-		s.rowWeight[i] = 1
+	// Rounding may make a basis infeasible by a little, where very many rows tie.
+	mends := 0
+	mended := func() bool {
+		mends++
+		return mends <= 5 && (s.repair() || s.again())
 	}
 	limit := 200*(len(p.B)+len(p.Cost)) + 10000
 	fresh := true
@@ -82,7 +82,7 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 			return Solution{}, fmt.Errorf("lp: no end after %d steps with %d rows and %d columns", step, len(p.B), len(p.Cost))
 		}
 		if len(s.f.etas) >= 100 || len(s.f.eRow) > 3*len(p.B)+len(s.f.uRow)+1000 {
-			if !s.refresh() {
+			if !s.refresh() && !mended() {
 				return Solution{}, errors.New("lp: the basis has become infeasible")
 			}
 			fresh = true
@@ -92,7 +92,7 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 			if fresh {
 				break
 			}
-			if !s.refresh() {
+			if !s.refresh() && !mended() {
 				return Solution{}, errors.New("lp: the basis has become infeasible")
 			}
 			fresh = true
@@ -105,7 +105,7 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 		case !ok && fresh:
 			return Solution{}, errors.New("lp: the basis is singular to working precision")
 		case !ok:
-			if !s.refresh() {
+			if !s.refresh() && !mended() {
 				return Solution{}, errors.New("lp: the basis has become infeasible")
 			}
 			fresh = true
@@ -154,6 +154,12 @@ func (s *Simplex) grow() {
 	s.worth, s.weight, s.across = cleared(s.worth, n), cleared(s.weight, n), cleared(s.across, n)
 	s.x, s.y, s.rowWeight = cleared(s.x, m), cleared(s.y, m), cleared(s.rowWeight, m)
 	s.alpha, s.rho = cleared(s.alpha, m), cleared(s.rho, m)
+	for i := range s.weight {
+		s.weight[i] = 1
+	}
+	for i := range s.rowWeight {
+		s.rowWeight[i] = 1
+	}
 }
 
 // refresh factors the basis anew and computes everything from it. It says whether x is feasible.
@@ -355,6 +361,24 @@ func (s *Simplex) turn(q, r int32, worth, weight float64, nonzero, columns []int
 		s.worth[q] = 0
 	}
 	s.f.exchange(r, s.alpha, nonzero)
+}
+
+// again begins anew. It says whether there is a point to begin at.
+func (s *Simplex) again() bool {
+	s.head = s.head[:0]
+	s.grow()
+	return s.refresh()
+}
+
+// flip takes what a floor lacks out of the basis where that is nothing, or has become negative, which is where the floor is more than held: what
+// its row has left over stands in, with the sign turned round, and nothing else changes. It says whether there were such.
+func (s *Simplex) flip() (some bool) {
+	for i, v := range s.head {
+		if v >= 0 && v == s.prog.first[i] && s.x[i] <= 1e-9 {
+			s.head[i], some = ^int32(i), true
+		}
+	}
+	return some
 }
 
 // repair makes a basis feasible that was before right sides changed, by the dual simplex method: of what is below zero the lowest

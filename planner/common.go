@@ -1,0 +1,288 @@
+package planner
+
+import (
+	"math"
+	"slices"
+
+	"github.com/freshet/freshet/internal/lp"
+)
+
+// common finds the largest rate that all pairs can have at once, theta: the most of a program whose columns are
+// sets of pipelines that serve all destinations of a transfer. After a change it goes on from where it was.
+type common struct {
+	net     *Network
+	demands []demand
+	market  *market
+	pricer  *pricer
+	rows    []int32  // by demand; -1: it has no destinations
+	sets    [][]pipe // by column; the first column is theta
+	of      []int    // by column: the demand; -1: none
+	theta   float64  // that the sets reach
+	bound   float64  // that it is below
+	near    float64  // the share of the bound that may be missing
+	mark    float64  // theta when it was last much better than before
+	slow    int      // rounds since
+}
+
+func (n *Network) common(demands []demand, begin []pipe) *common {
+	c := &common{net: n, market: n.market(n.rate, &lp.Simplex{Seed: 2}), near: 1e-7}
+	c.pricer = &pricer{net: n, price: c.market.price}
+	c.market.prog.Column(1)
+	c.sets, c.of = append(c.sets, nil), append(c.of, -1)
+	c.change(demands, begin)
+	return c
+}
+
+// change takes up that transfers have come, begin among their pipelines, or gone, which have no destinations any more; and that rates are others.
+func (c *common) change(demands []demand, begin []pipe) {
+	c.demands, c.theta, c.mark, c.slow = demands, 0, 0, 0
+	for cap, r := range c.market.row {
+		if r >= 0 {
+			c.market.prog.B[r] = c.net.rate[cap] / c.market.unit
+		}
+	}
+	fresh := make([]bool, len(demands))
+	for k := range demands {
+		if k == len(c.rows) {
+			c.rows = append(c.rows, -1)
+		}
+		switch {
+		case len(demands[k].dests) > 0 && c.rows[k] < 0:
+			c.rows[k] = c.market.prog.Row(0, lp.Entry{At: 0, Value: 1})
+			fresh[k] = true
+		case len(demands[k].dests) == 0 && c.rows[k] >= 0: // what is wanted of it comes from nowhere
+			c.market.prog.Column(0, lp.Entry{At: c.rows[k], Value: -1})
+			c.sets, c.of = append(c.sets, nil), append(c.of, -1)
+			c.rows[k] = -1
+			for j, k2 := range c.of {
+				if k2 == k {
+					c.of[j] = -1
+				}
+			}
+		}
+	}
+	// Nobody can have more than what comes to a host, shared by those that want it.
+	wanted := make(map[int32]int)
+	for k := range demands {
+		for _, h := range demands[k].dests {
+			wanted[h]++
+		}
+	}
+	c.bound = math.Inf(1)
+	for h, times := range wanted {
+		c.bound = min(c.bound, c.net.brings(h)/float64(times))
+	}
+	by := make([][]pipe, len(demands))
+	for _, p := range begin {
+		by[p.demand] = append(by[p.demand], p)
+	}
+	for k, set := range by {
+		if fresh[k] && len(set) > 0 && c.serves(k, set) {
+			c.add(k, set)
+		}
+	}
+}
+
+// serves says whether a set serves all destinations.
+func (c *common) serves(k int, set []pipe) bool {
+	served := map[int32]bool{}
+	for i := range set {
+		for _, h := range set[i].hosts[1:] {
+			served[h] = true
+		}
+	}
+	return len(served) == len(c.demands[k].dests)
+}
+
+func (c *common) add(k int, set []pipe) {
+	total := map[int32]float64{}
+	for i := range set {
+		for _, u := range set[i].use {
+			total[u.capacity] += u.times
+		}
+	}
+	var uses []use
+	for cap, times := range total {
+		uses = append(uses, use{cap, times})
+	}
+	slices.SortFunc(uses, func(a, b use) int { return int(a.capacity - b.capacity) })
+	c.market.add(0, uses, lp.Entry{At: c.rows[k], Value: -1})
+	c.sets, c.of = append(c.sets, set), append(c.of, k)
+}
+
+// round solves, and adds the cheapest set of each transfer. It says whether there is more to gain.
+func (c *common) round() (more bool, err error) {
+	if _, _, err := c.market.solve(); err != nil {
+		return false, err
+	}
+	got := c.got()
+	has := make([]bool, len(c.demands))
+	for _, k := range c.of {
+		if k >= 0 {
+			has[k] = true
+		}
+	}
+	c.theta = math.Inf(1)
+	worth := 0.0
+	for cap, r := range c.market.row {
+		if r >= 0 {
+			worth += c.market.price[cap] * c.net.rate[cap]
+		}
+	}
+	cost, all, certain := 0.0, true, true
+	for k := range c.demands {
+		d := &c.demands[k]
+		if len(d.dests) == 0 {
+			continue
+		}
+		c.theta = min(c.theta, got[k])
+		set, spent, least := c.cheapest(k)
+		cost += least
+		certain = certain && least >= spent*(1-1e-9)
+		if !c.serves(k, set) {
+			all = false
+			continue
+		}
+		if !has[k] || spent < c.market.sol.Y[c.rows[k]]-1e-9 {
+			c.add(k, set)
+			more = true
+		}
+	}
+	if cost > 0 {
+		c.bound = min(c.bound, worth/cost)
+	}
+	if math.IsInf(c.theta, 1) || !all {
+		return false, nil
+	}
+	if c.theta > c.mark*(1+3e-3) {
+		c.mark, c.slow = c.theta, 0
+	} else if c.slow++; c.slow > 4 && !certain {
+		more = false // sets that are only cheap come to an end slowly
+	}
+	return more && c.theta < c.bound*(1-c.near), nil
+}
+
+// got is what the sets of each demand bring in the last solution.
+func (c *common) got() []float64 {
+	got := make([]float64, len(c.demands))
+	for j, k := range c.of {
+		if k >= 0 {
+			got[k] += c.market.rate(int32(j))
+		}
+	}
+	return got
+}
+
+// cheapest is a set of pipelines that serves all of a transfer, and what it costs at the prices; no set costs less than least.
+func (c *common) cheapest(k int) (set []pipe, cost, least float64) {
+	d := &c.demands[k]
+	all := 1.0
+	for _, p := range c.market.price {
+		if p < dear {
+			all += p
+		}
+	}
+	all *= 10
+	value := make([]float64, len(d.dests))
+	if d.sub != nil {
+		value = make([]float64, len(d.sub.place))
+	}
+	for i := range value {
+		value[i] = all
+	}
+	walks, _ := c.pricer.of(d, value, true)
+	for _, w := range walks {
+		p, ok := c.net.pipe(k, w)
+		if !ok {
+			continue
+		}
+		for _, u := range p.use {
+			cost += u.times * c.market.price[u.capacity]
+		}
+		set = append(set, p)
+	}
+	whole := c.serves(k, set)
+	if d.certain() && whole {
+		return set, cost, cost
+	}
+	if d.legs == nil {
+		return set, cost, 0
+	}
+	c.pricer.tolls.of(d.legs, c.market.price)
+	for i := range value {
+		value[i] = all * float64(len(d.dests))
+	}
+	_, least = ascent(&c.pricer.tolls, 1, value)
+	if !whole {
+		// Where routes are odd, no destination may be able to go on to all that only destinations can reach: then some are in several pipelines.
+		served := make([]bool, len(d.dests))
+		for i := range set {
+			for _, h := range set[i].hosts[1:] {
+				served[slices.Index(d.dests, h)] = true
+			}
+		}
+		for _, row := range c.pricer.tolls.cheapestWays() {
+			if served[row[len(row)-1]] {
+				continue
+			}
+			hosts := []int32{d.legs.hosts[c.pricer.tolls.from[row[0]]]}
+			for _, i := range row {
+				hosts = append(hosts, d.dests[i])
+				served[i] = true
+			}
+			if p, ok := c.net.pipe(k, hosts); ok {
+				for _, u := range p.use {
+					cost += u.times * c.market.price[u.capacity]
+				}
+				set = append(set, p)
+			}
+		}
+	}
+	return set, cost, least
+}
+
+// cheapestWays are for each destination the cheapest pipeline that ends there, those with most destinations first. O(destinations³) at most.
+func (t *tolls) cheapestWays() (rows [][]int32) {
+	cost, before := slices.Clone(t.enter), make([]int32, t.n)
+	for d := range before {
+		before[d] = root
+	}
+	for better := true; better; {
+		better = false
+		for b := range t.n {
+			for a := range t.n {
+				if v := cost[a] + t.leg[b*t.n+a]; v < cost[b]-1e-12 {
+					cost[b], before[b], better = v, int32(a), true
+				}
+			}
+		}
+	}
+	for d := range t.n {
+		if cost[d] < dear {
+			var row []int32
+			for at := int32(d); at >= 0; at = before[at] {
+				row = append(row, at)
+			}
+			slices.Reverse(row)
+			rows = append(rows, row)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b []int32) int { return len(b) - len(a) })
+	return rows
+}
+
+// plan are pipelines that give every pair this rate, at most theta, together.
+func (c *common) plan(rate float64) (pipes []pipe, rates []float64) {
+	got := c.got()
+	for j, k := range c.of {
+		if k < 0 {
+			continue
+		}
+		if r := c.market.rate(int32(j)); r > 1e-12*got[k] {
+			for _, p := range c.sets[j] {
+				pipes, rates = append(pipes, p), append(rates, r*rate/got[k])
+			}
+		}
+	}
+	return pipes, rates
+}

@@ -1,0 +1,116 @@
+package planner
+
+import (
+	"math"
+
+	"github.com/freshet/freshet/internal/lp"
+)
+
+// tide makes rates max-min fair over all pipelines that there are, each by its weight: all rise together as far as a
+// linear program lets them; those that its prices say cannot have more then stay, and the others rise on. So no pair can have
+// more unless one that has less, or as much, has less still. Higher priorities rise first, lower ones
+// on what they leave.
+//
+// Each level is a program of column generation: every pair has a floor, which is what it has for certain, and all that
+// still rise have to be above theirs by what is to be as large as can be.
+type tide struct {
+	g      *generation
+	above  int32      // the column of how far
+	height float64    // what those that rise have for certain, for each unit of weight; bytes per second
+	rising []member   // and all that are to have the same
+	later  [][]member // classes whose turn has not come
+	slow   int
+	mark   float64
+}
+
+// tide begins with these pipelines; classes are priorities, the highest first.
+func (n *Network) tide(demands []demand, classes []int, begin []pipe) *tide {
+	t := &tide{g: n.generate(demands, make([]float64, len(demands)), n.rate, begin)}
+	columns := map[member][]lp.Entry{}
+	for i := range t.g.pipes {
+		for _, h := range t.g.pipes[i].hosts[1:] {
+			m := member{t.g.pipes[i].demand, h}
+			columns[m] = append(columns[m], lp.Entry{At: t.g.columns[i], Value: 1})
+		}
+	}
+	for _, class := range classes {
+		var of []member
+		for k := range demands {
+			for _, h := range demands[k].dests {
+				if demands[k].priority == class {
+					of = append(of, member{k, h})
+					t.g.secured(member{k, h}, 0, columns[member{k, h}])
+				}
+			}
+		}
+		if len(of) > 0 {
+			t.later = append(t.later, of)
+		}
+	}
+	t.next()
+	return t
+}
+
+// next lets the next class rise.
+func (t *tide) next() {
+	if len(t.later) > 0 {
+		t.rising, t.later, t.height = t.later[0], t.later[1:], 0
+		t.lift()
+	}
+}
+
+// lift makes a column of how far those that rise are above what they have for certain.
+func (t *tide) lift() {
+	entries := make([]lp.Entry, len(t.rising))
+	for i, m := range t.rising {
+		entries[i] = lp.Entry{At: t.g.floors[m], Value: t.g.demands[m.demand].weight}
+	}
+	if t.above > 0 {
+		t.g.market.prog.Cost[t.above] = 0
+	}
+	t.above = t.g.market.prog.Column(1, entries...)
+	t.g.bound, t.slow, t.mark = math.Inf(1), 0, 0
+}
+
+// round is one round of column generation. A level that is proved but for near of its height is taken. It says whether
+// any pair still rises.
+func (t *tide) round(near float64) (more bool, err error) {
+	if len(t.rising) == 0 {
+		return false, nil
+	}
+	if err := t.g.solve(); err != nil {
+		return false, err
+	}
+	prices := t.g.market.sol.Y
+	added := t.g.price(false)
+	high := t.height + t.g.market.rate(t.above)
+	if high > t.mark*(1+1e-3) {
+		t.mark, t.slow = high, 0
+	} else {
+		t.slow++
+	}
+	if added > 0 && t.height+t.g.bound > high*(1+near) && !(t.slow > 3 && t.g.greedy()) {
+		return true, nil
+	}
+	// Who has a price is as high as can be. One has: the prices of those that rise are 1 together.
+	var on []member
+	dearest := 0.0
+	for _, m := range t.rising {
+		dearest = max(dearest, prices[t.g.floors[m]]*t.g.demands[m.demand].weight)
+	}
+	const rounding = 1e-6 // as far as this below, so that it is no obstacle to those that rise on
+	for _, m := range t.rising {
+		w := t.g.demands[m.demand].weight
+		t.g.market.prog.B[t.g.floors[m]] = -(1 - rounding) * w * high / t.g.market.unit
+		if v := prices[t.g.floors[m]] * w; v <= 1e-7 && v < dearest {
+			on = append(on, m)
+		}
+	}
+	t.rising, t.height = on, high*(1-rounding)
+	if len(on) > 0 {
+		t.lift()
+	} else {
+		t.next()
+	}
+	return len(t.rising) > 0, nil
+}
