@@ -164,7 +164,8 @@ func TestCheckOfSmallDisks(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	if status, body := get(t, client, n1.Addr(), "/healthz"); status != http.StatusOK {
-		t.Errorf("/healthz when there is room again: got %d %q", status, body)
-	}
+	eventually(t, "/healthz says that there is room again", func() bool {
+		status, _ := get(t, client, n1.Addr(), "/healthz")
+		return status == http.StatusOK
+	})
 }

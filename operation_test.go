@@ -377,10 +377,10 @@ func TestHealth(t *testing.T) {
 	if err := os.RemoveAll(c.root("n1") + ".away"); err != nil {
 		t.Fatal(err)
 	}
-	status, body := get(t, client, n1.Addr(), "/healthz")
-	if status != http.StatusServiceUnavailable || !strings.Contains(body, c.root("n1")) {
-		t.Errorf("without its root: got %d %q, want 503 and the root's name", status, body)
-	}
+	eventually(t, "/healthz answers 503 and names the root that is gone", func() bool {
+		status, body := get(t, client, n1.Addr(), "/healthz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, c.root("n1"))
+	})
 	if err := n1.Healthy(t.Context()); err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("without its root: got %v", err)
 	}

@@ -23,6 +23,8 @@ import (
 const (
 	maxWebRequest = 32 << 10
 	webWithin     = 20 * time.Second
+	healthWithin  = 10 * time.Second // for a check of the health
+	keepHealth    = 2 * time.Second  // how long what it found stands
 )
 
 // web is what a node's port serves over HTTP: one request a connection, since
@@ -34,7 +36,7 @@ const (
 //	GET  /metrics  with the certificate of a monitor or an admin
 type web struct {
 	hub     *control.Hub // nil: no control plane here
-	healthy func(context.Context) error
+	health  *health
 	revoked func(key string) bool // whether a certificate was withdrawn, or its node removed
 	metrics http.Handler
 }
@@ -48,7 +50,7 @@ func (n *Node) web() *web {
 		p.Agent = &metrics.Agent{Swarm: &w.counters, Receive: w.receive, Send: w.send, Retries: w.retries.Load, Jobs: w.tally.counts}
 	}
 	revoked := func(key string) bool { return n.port.Revoked(key) || n.hub != nil && n.hub.Revoked(key) }
-	return &web{hub: n.hub, healthy: n.Healthy, revoked: revoked, metrics: metrics.Handler(p)}
+	return &web{hub: n.hub, health: newHealth(n.Healthy), revoked: revoked, metrics: metrics.Handler(p)}
 }
 
 // serve answers the one request of a connection.
@@ -79,7 +81,7 @@ func (s *web) answer(a *answer, req *http.Request, who pki.Identity, key string)
 		http.Error(a, path+" is only read", http.StatusMethodNotAllowed)
 	case path == "/healthz" || path == "/livez":
 		if path == "/healthz" {
-			if err := s.healthy(req.Context()); err != nil {
+			if err := s.health.ask(req.Context()); err != nil {
 				http.Error(a, strings.ReplaceAll(err.Error(), "\n", "; "), http.StatusServiceUnavailable)
 				return
 			}
@@ -114,6 +116,39 @@ func (a *answer) send(c io.Writer, req *http.Request) {
 		Header: a.header, Body: io.NopCloser(&a.body),
 	}
 	resp.Write(c) // if this fails the caller hears nothing, and asks again
+}
+
+// health is what /healthz says. Anybody may ask, and a check touches disks and the control
+// plane's records: so there is one at a time, and what it found stands for a while.
+type health struct {
+	check func(context.Context) error
+
+	turn chan struct{} // holds a token while somebody has to do with what follows
+	at   time.Time     // when the last check ended; zero: there was none
+	err  error         // what it found
+}
+
+func newHealth(check func(context.Context) error) *health {
+	return &health{check: check, turn: make(chan struct{}, 1)}
+}
+
+// ask returns what the last check found, which may be keepHealth ago.
+func (h *health) ask(ctx context.Context) error {
+	patience := time.NewTimer(healthWithin)
+	defer patience.Stop()
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-patience.C:
+		return fmt.Errorf("a look at the state directories and roots has not ended for %v: a disk or a mount hangs", healthWithin)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if h.at.IsZero() || time.Since(h.at) >= keepHealth {
+		h.err = h.check(ctx)
+		h.at = time.Now()
+	}
+	return h.err
 }
 
 // Healthy says whether this process can do its work: state directories that can
