@@ -13,7 +13,9 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
-// mount puts a small file system into place until the test ends.
+// mount puts a small file system into place until the test ends, when nothing of this process may
+// be open there any more. It is detached and not just unmounted: a process that another test starts at that
+// moment has a copy of every descriptor of ours until it runs its program, and would keep it busy.
 func mount(t *testing.T, dir, size string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -23,10 +25,35 @@ func mount(t *testing.T, dir, size string) {
 		t.Fatalf("mount a tmpfs of %s: %v (this test needs root)", size, err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
+		for _, path := range openBelow(t, dir) {
+			t.Errorf("%s is still open", path)
+		}
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Errorf("unmount %s: %v", dir, err)
 		}
 	})
+}
+
+// openBelow lists what this process has open in a directory.
+func openBelow(t *testing.T, dir string) (open []string) {
+	t.Helper()
+	const ours = "/proc/self/fd"
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	fds, err := os.ReadDir(ours)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, fd := range fds {
+		path, err := os.Readlink(filepath.Join(ours, fd.Name())) // an error: closed meanwhile
+		if err == nil && (path == real || strings.HasPrefix(path, real+"/")) {
+			open = append(open, path)
+		}
+	}
+	return open
 }
 
 // TestBadDisk has one node whose disk is full or cannot be written.
