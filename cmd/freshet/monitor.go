@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -93,7 +92,8 @@ presents one. A new one can be made under the same name.`,
 	return cmd
 }
 
-// writeMonitor writes the three files, the key for its owner alone.
+// writeMonitor writes the three files, the key for its owner alone. The directory may be one where others
+// write, too: each file is made under a name of its own and renamed, so that nothing is written through a link.
 func writeMonitor(dir string, creds *pki.Credentials) error {
 	cert, key, authority, err := creds.PEM()
 	if err != nil {
@@ -103,15 +103,11 @@ func writeMonitor(dir string, creds *pki.Credentials) error {
 		return fmt.Errorf("--out: %w", err)
 	}
 	for _, f := range []struct {
-		name string
-		mode os.FileMode
-		data []byte
-	}{{"ca.pem", 0o644, authority}, {"monitor.pem", 0o644, cert}, {"monitor.key", 0o600, key}} {
-		path := filepath.Join(dir, f.name)
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // an older one may have another mode
-			return fmt.Errorf("--out: %w", err)
-		}
-		if err := os.WriteFile(path, f.data, f.mode); err != nil {
+		name  string
+		write func(path string, b []byte) error
+		data  []byte
+	}{{"ca.pem", pki.WritePublic, authority}, {"monitor.pem", pki.WritePublic, cert}, {"monitor.key", pki.WriteFile, key}} {
+		if err := f.write(filepath.Join(dir, f.name), f.data); err != nil {
 			return fmt.Errorf("--out: %w", err)
 		}
 	}

@@ -116,7 +116,7 @@ func (a *Authority) Save(dir string) error {
 	if err != nil {
 		return fmt.Errorf("save the cluster's authority: %w", err)
 	}
-	if err := writeFile(filepath.Join(dir, authorityFile), b, false); err != nil {
+	if err := writeFile(filepath.Join(dir, authorityFile), b, 0o600, false); err != nil {
 		return fmt.Errorf("save the cluster's authority: %w", err)
 	}
 	return nil

@@ -25,13 +25,16 @@ func readSmall(path string) ([]byte, error) {
 }
 
 // WriteFile makes path hold b, mode 0600, synced, all or nothing, in place of
-// what is there.
-func WriteFile(path string, b []byte) error { return writeFile(path, b, true) }
+// what is there: a symbolic link is replaced, not followed.
+func WriteFile(path string, b []byte) error { return writeFile(path, b, 0o600, true) }
 
-// writeFile makes path hold b, mode 0600, synced, all or nothing. Unless
+// WritePublic is WriteFile for what everybody may read, mode 0644.
+func WritePublic(path string, b []byte) error { return writeFile(path, b, 0o644, true) }
+
+// writeFile makes path hold b, with that mode, synced, all or nothing. Unless
 // replace is set a file that exists stays as it is and the error is
 // os.ErrExist, also when two processes write at once.
-func writeFile(path string, b []byte, replace bool) (err error) {
+func writeFile(path string, b []byte, mode fs.FileMode, replace bool) (err error) {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
@@ -39,7 +42,7 @@ func writeFile(path string, b []byte, replace bool) (err error) {
 	}
 	defer os.Remove(tmp.Name()) // fails harmlessly once renamed
 	_, err = tmp.Write(b)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close()) // of the file itself: its name may lead elsewhere by now
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
