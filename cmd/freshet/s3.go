@@ -25,8 +25,9 @@ func newS3() *cobra.Command {
 		Short:   "Serve a directory as an S3 store, for trials and benchmarks",
 		Long: `s3 serves a directory as an S3 store until it is interrupted: a directory in it
 is a bucket, a file in that is an object, whether it came by PUT or was simply
-copied there. Rates can be capped as real stores do it, each connection by what
-is drawn from a distribution when it is opened:
+copied there. Links that lead out of the directory, pipes and the like are
+refused. Rates can be capped as real stores do it, each connection by what is
+drawn from a distribution when it is opened:
 
   5MB/s                        every connection the same
   4MB/s-6MB/s                  uniform between the two

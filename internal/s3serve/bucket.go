@@ -1,13 +1,18 @@
 package s3serve
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -20,6 +25,7 @@ import (
 // that the reply names, and that a conn can send without copying.
 type bucket struct {
 	*posix.Posix
+	root  *os.Root // the directory that is served
 	attrs pins
 	bytes *atomic.Int64 // of bodies, sent
 	log   *slog.Logger
@@ -36,32 +42,38 @@ func (b *bucket) told(op string, bucket, key *string, err error) error {
 		return err
 	}
 	b.log.Warn("S3 server", "op", op, "bucket", aws.ToString(bucket), "key", aws.ToString(key), "err", err)
+	if why, ok := err.(refusal); ok { // nobody has to look at our log for it
+		return s3err.APIError{Code: "InvalidRequest", Description: why.Error(), HTTPStatusCode: http.StatusBadRequest}
+	}
 	return s3err.GetAPIError(s3err.ErrInternalError)
 }
 
-func (b *bucket) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.HeadObjectOutput, error) {
-	out, err := b.Posix.HeadObject(ctx, in)
+func (b *bucket) HeadObject(ctx context.Context, in *s3.HeadObjectInput) (out *s3.HeadObjectOutput, err error) {
+	if err = b.file(in.Bucket, in.Key); err == nil {
+		out, err = b.Posix.HeadObject(ctx, in)
+	}
 	return out, b.told("head", in.Bucket, in.Key, err)
 }
 
-func (b *bucket) PutObject(ctx context.Context, in s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
-	out, err := b.Posix.PutObject(ctx, in)
+func (b *bucket) PutObject(ctx context.Context, in s3response.PutObjectInput) (out s3response.PutObjectOutput, err error) {
+	if err = b.place(in.Bucket, in.Key); err == nil {
+		out, err = b.Posix.PutObject(ctx, in)
+	}
 	return out, b.told("put", in.Bucket, in.Key, err)
 }
 
-func (b *bucket) UploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
-	out, err := b.Posix.UploadPart(ctx, in)
+func (b *bucket) UploadPart(ctx context.Context, in *s3.UploadPartInput) (out *s3.UploadPartOutput, err error) {
+	if err = b.place(in.Bucket, in.Key); err == nil {
+		out, err = b.Posix.UploadPart(ctx, in)
+	}
 	return out, b.told("upload part", in.Bucket, in.Key, err)
 }
 
-func (b *bucket) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (s3response.CompleteMultipartUploadResult, string, error) {
-	out, version, err := b.Posix.CompleteMultipartUpload(ctx, in)
+func (b *bucket) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (out s3response.CompleteMultipartUploadResult, version string, err error) {
+	if err = b.place(in.Bucket, in.Key); err == nil {
+		out, version, err = b.Posix.CompleteMultipartUpload(ctx, in)
+	}
 	return out, version, b.told("complete upload", in.Bucket, in.Key, err)
-}
-
-func (b *bucket) ListObjectsV2(ctx context.Context, in *s3.ListObjectsV2Input) (s3response.ListObjectsV2Result, error) {
-	out, err := b.Posix.ListObjectsV2(ctx, in)
-	return out, b.told("list", in.Bucket, in.Prefix, err)
 }
 
 // GetObject lets posix decide about permission, conditions and range, and then
@@ -73,6 +85,9 @@ func (b *bucket) GetObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetO
 }
 
 func (b *bucket) get(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
+	if err := b.file(in.Bucket, in.Key); err != nil {
+		return nil, err
+	}
 	for range 3 {
 		out, err := b.Posix.GetObject(ctx, in)
 		if err != nil || out.Body == nil {
@@ -93,12 +108,21 @@ func (b *bucket) get(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectO
 
 // open returns what out announces, or nil if the file is another by now.
 func (b *bucket) open(bucket, key string, out *s3.GetObjectOutput) (*body, error) {
-	f, err := os.Open(filepath.Join(bucket, key))
-	if os.IsNotExist(err) {
+	path := filepath.Join(bucket, key)
+	f, err := b.root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that has come meanwhile would block
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, s3err.GetAPIError(s3err.ErrNoSuchKey)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open object %s/%s: %w", bucket, key, err)
+		return nil, cmp.Or(astray(path, err), fmt.Errorf("open object %s: %w", path, err))
+	}
+	fi, err := f.Stat()
+	if err == nil {
+		err = special(path, fi)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
 	}
 	etag, err := b.attrs.RetrieveAttribute(f, bucket, key, attrETag)
 	if err != nil || string(etag) != *out.ETag {

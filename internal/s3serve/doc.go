@@ -9,6 +9,14 @@
 // A directory in Dir is a bucket and a file in it is an object, whether it came
 // by PUT or was simply put there.
 //
+// # What is an object
+//
+// A regular file below Dir. A symbolic link stands for what it leads to as long as
+// that is below Dir, and relative; one that leads out, a pipe, a socket or a device is
+// refused with a line that says so, and left out of lists. Nothing is written or removed through
+// a link that leads out. (The library looks at a file before we open it ourselves:
+// who can change Dir meanwhile can have it look at another, but not send that.)
+//
 // # Versions
 //
 // versitygw keeps an object's ETag and checksum in extended attributes, written

@@ -135,8 +135,13 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, fmt.Errorf("serve %s: %w", dir, err)
 	}
 	undo = append(undo, func() error { px.Shutdown(); return os.Chdir(before) })
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("serve %s: %w", dir, err)
+	}
+	undo = append(undo, root.Close)
 
-	srv, err := s.library(ctx, &bucket{Posix: px, attrs: attrs, bytes: &s.bytes, log: cfg.Log}, cfg)
+	srv, err := s.library(ctx, &bucket{Posix: px, root: root, attrs: attrs, bytes: &s.bytes, log: cfg.Log}, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("serve %s: %w", dir, err)
 	}
