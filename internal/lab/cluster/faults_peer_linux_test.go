@@ -100,7 +100,7 @@ func TestPeerHalfFrame(t *testing.T) {
 }
 
 // A liar is a process of this test's own that joined with a token as node n4.
-// It says that it has all pieces; asked for one it says nothing ("hoards") or sends wrong bytes ("forges").
+// It says at once that it has all pieces; asked for one it says nothing ("hoards") or sends wrong bytes ("forges").
 // Its part of the job never ends: the job's timeout ends it.
 
 func TestPeerHoards(t *testing.T) {
@@ -215,7 +215,6 @@ func (f fraud) Run(ctx context.Context, job control.Job, _ <-chan []string, repo
 // Kinds of frames: internal/swarm/README.md.
 const (
 	kindBitfield = 16
-	kindHave     = 17
 	kindRequest  = 19
 	kindUnchoke  = 22
 	kindBlock    = 23
@@ -225,17 +224,11 @@ func (f fraud) talk(c *peer.Conn, l piece.Layout) {
 	defer c.Close()
 	all := piece.NewSet(l.Count())
 	all.AddRange(piece.Range{Hi: l.Count()})
-	announced, heard := false, false
+	// At once, before anybody has read a piece, and so of pieces that nobody can check yet.
+	if c.WriteFrame(kindBitfield, all.Append(binary.BigEndian.AppendUint32(nil, uint32(l.Count())))) != nil || c.WriteFrame(kindUnchoke) != nil {
+		return
+	}
 	for {
-		// Nodes ask only for pieces whose digest they know. Who announces all of
-		// them before anybody has read any is asked for nothing, so one
-		// that wants to be asked waits until the other end has something.
-		if !announced && (f.how != "forges" || heard) {
-			announced = true
-			if c.WriteFrame(kindBitfield, all.Append(binary.BigEndian.AppendUint32(nil, uint32(l.Count())))) != nil || c.WriteFrame(kindUnchoke) != nil {
-				return
-			}
-		}
 		kind, n, err := c.ReadFrame()
 		if err != nil {
 			return
@@ -244,7 +237,6 @@ func (f fraud) talk(c *peer.Conn, l piece.Layout) {
 		if _, err := io.ReadFull(c, b); err != nil {
 			return
 		}
-		heard = heard || kind == kindHave
 		if kind != kindRequest || f.how != "forges" {
 			continue
 		}
