@@ -22,8 +22,7 @@ import (
 )
 
 func TestTokens(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	other := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
 	ctx := testContext(t)
 	token := func(uses int, ttl time.Duration) string {
@@ -97,8 +96,7 @@ func TestTokens(t *testing.T) {
 
 // Two at once cannot both use a token for one.
 func TestTokenRace(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	ctx := testContext(t)
 	token, _, err := h.NewToken(ctx, 2, 0)
 	if err != nil {
@@ -144,8 +142,7 @@ func raw(t *testing.T, hub string, creds *pki.Credentials, opts ...nats.Option) 
 }
 
 func TestPermissions(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	ctx := testContext(t)
 	n1, n2 := joined(t, h, "n1", Registration{}), joined(t, h, "n2", Registration{})
 	nc, errs := raw(t, h.addr, n1.creds, nats.UserInfo("hub", "x"), nats.Token("x"), nats.Name("admin admin"))
@@ -199,8 +196,7 @@ func TestPermissions(t *testing.T) {
 // What is not CONNECT does not get to the server, and a second one ends the
 // connection.
 func TestPipe(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	creds := joined(t, h, "n1", Registration{}).creds
 	for _, first := range []string{"PUB api.submit 2\r\n{}\r\n", "CONNECT {\r\n", strings.Repeat("x", 2*maxLine), "CONNECT []\r\n", "CONNECT {\"user\":\"hub\"}\r\nCONNECT {\"user\":\"hub\",\"pass\":\"\"}\r\nPING\r\n"} {
 		c, err := (&link{hub: h.addr, creds: creds}).attempt(t.Context())
@@ -231,8 +227,7 @@ func TestPipe(t *testing.T) {
 // A node that opens one control connection after the other keeps nobody else out,
 // and is let in again when it has closed some.
 func TestControlConnectionsOfANode(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	l := &link{hub: h.addr, creds: joined(t, h, "n1", Registration{}).creds} // the agent has one
 	var open []net.Conn
 	defer func() {
@@ -287,8 +282,7 @@ func FuzzIdentify(f *testing.F) {
 }
 
 func TestUnreachable(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	ctx := testContext(t)
 	n2 := joined(t, h, "n2", Registration{})
 	for addr, want := range map[string]string{
@@ -351,8 +345,7 @@ func TestRegistrationsAreHeldBack(t *testing.T) {
 
 // The agent of the hub's own process needs no token, and keeps its credentials.
 func TestEnroll(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	ctx := testContext(t)
 	path := filepath.Join(t.TempDir(), "node.pem")
 	c, err := h.Enroll(ctx, "n1", path)

@@ -10,8 +10,7 @@ import (
 // TestWhatNodesFindIsBounded: what a node says when it is asked to check itself is shown on
 // the terminal of an admin. It cannot act there, and does not crowd out what others say.
 func TestWhatNodesFindIsBounded(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	bad := joined(t, h, "n1", Registration{})
 	const escape = "\x1b]0;mine\a\n"
 	long := escape + strings.Repeat("x", 100_000)

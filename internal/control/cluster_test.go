@@ -1,322 +1,26 @@
 package control
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/freshet/freshet/internal/account"
-	"github.com/freshet/freshet/internal/peer"
-	"github.com/freshet/freshet/internal/pki"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/steal"
 )
 
-// A cluster in one process, over real sockets.
-
-func testLog(t *testing.T) *slog.Logger {
-	if testing.Verbose() {
-		return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
-	return slog.New(slog.DiscardHandler)
-}
-
-// noLeaks fails the test if goroutines are left when it and its clean-ups have
-// ended. It is to be called first.
-func noLeaks(t *testing.T) {
-	t.Helper()
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() {
-		for range 100 {
-			if runtime.NumGoroutine() <= before {
-				return
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-		buf := make([]byte, 1<<20)
-		t.Errorf("%d goroutines, %d before the test\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
-	})
-}
-
-func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-type testHub struct {
-	*Hub
-	addr, admin string
-	stop        func() // as a crash of the process looks to the others
-}
-
-func startHub(t *testing.T, config Config, addr string) *testHub {
-	t.Helper()
-	config.Log = testLog(t)
-	h, err := OpenHub(testContext(t), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := peer.Listen(addr, peer.Options{Hub: h.Credentials(), Log: testLog(t)})
-	if err != nil {
-		h.Close()
-		t.Fatal(err)
-	}
-	port.Handle(peer.ProtocolControl, true, h.ServeControl)
-	port.Handle(peer.ProtocolHTTP, false, func(ctx context.Context, c *tls.Conn, _ pki.Identity) { // as package freshet does
-		c.SetDeadline(time.Now().Add(joinWithin))
-		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
-			h.AnswerJoin(ctx, c, req)
-		}
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := port.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	wg.Go(func() {
-		if err := h.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	th := &testHub{Hub: h, addr: port.Addr().String()}
-	th.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
-	t.Cleanup(th.stop)
-	if th.admin, err = h.WriteAdmin(testContext(t), th.addr); err != nil {
-		t.Fatal(err)
-	}
-	return th
-}
-
-func (h *testHub) client(t *testing.T, o ClientOptions) *Client {
-	t.Helper()
-	a, err := LoadAdmin(h.admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := Connect(testContext(t), a, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
-}
-
-// fakeRunner is a node without disk and network: a job takes as long as the
-// test wants.
-type fakeRunner struct {
-	object  objstore.Object
-	statErr error
-	prepErr error
-	present bool
-	record  string
-	found   NodeCheck // what Check says
-	course  account.Course
-
-	mu      sync.Mutex
-	finish  chan NodeStatus // what Run returns
-	placed  chan NodeStatus // what Run reports from then on, while it serves others
-	begun   chan string
-	lost    chan []string // what Run was told
-	started int
-}
-
-func newFakeRunner() *fakeRunner {
-	return &fakeRunner{object: objstore.Object{Key: "k", Size: 1000, Version: "v1", Ranges: true}, finish: make(chan NodeStatus, 8), placed: make(chan NodeStatus, 8), begun: make(chan string, 8), lost: make(chan []string, 64)}
-}
-
-func (f *fakeRunner) Stat(context.Context, Spec) (objstore.Object, error) { return f.object, f.statErr }
-func (f *fakeRunner) Prepare(context.Context, Job) (Prepared, error) {
-	return Prepared{Present: f.present}, f.prepErr
-}
-func (f *fakeRunner) Check(context.Context, CheckRequest) NodeCheck { return f.found }
-func (f *fakeRunner) Run(ctx context.Context, job Job, lost <-chan []string, report func(NodeStatus)) (NodeStatus, account.Course) {
-	f.mu.Lock()
-	f.started++
-	f.mu.Unlock()
-	f.begun <- job.ID
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	now := NodeStatus{State: Running, Phase: 1}
-	for {
-		select {
-		case now = <-f.placed:
-		case s := <-f.finish:
-			return s, f.course
-		case names := <-lost:
-			select {
-			case f.lost <- names:
-			default:
-			}
-		case <-ctx.Done():
-			return NodeStatus{State: Failed, Error: "interrupted"}, f.course
-		case <-tick.C:
-			now.Have = min(now.Have+1, job.Object.Size)
-			report(now)
-		}
-	}
-}
-
-type stringRecording struct{ *strings.Reader }
-
-func (stringRecording) Close() error { return nil }
-
-func (f *fakeRunner) Recording(job string) (Recording, error) {
-	if f.record == "" {
-		return nil, fail(ErrNoRecording, "no recording of job %s here", job)
-	}
-	return stringRecording{strings.NewReader(f.record)}, nil
-}
-
-type testAgent struct {
-	*fakeRunner
-	name  string
-	creds *pki.Credentials
-	addr  string
-	port  *peer.Port
-	files string       // directory of what it keeps
-	stop  func() error // returns what Run did
-	wait  func() error // until Run ends by itself; likewise
-	kill  func()       // cuts its connections for good, without a word
-
-	registered chan struct{} // once for each time after the first
-}
-
-// startAgent starts the agent of a node that has credentials.
-func startAgent(t *testing.T, hub string, creds *pki.Credentials, f *fakeRunner, r Registration) *testAgent {
-	t.Helper()
-	port, err := peer.Listen("127.0.0.1:0", peer.Options{Credentials: creds, Log: testLog(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Addr == "" {
-		r.Addr = port.Addr().String()
-	}
-	a := &testAgent{fakeRunner: f, name: creds.Identity().Name, creds: creds, addr: r.Addr, port: port, files: t.TempDir()}
-	ctx, cancel := context.WithCancel(context.Background())
-	registered := make(chan struct{}, 16)
-	var (
-		wg   sync.WaitGroup
-		err2 error
-		mu   sync.Mutex
-		last net.Conn
-		dead bool
-	)
-	a.registered = registered
-	ended := make(chan struct{})
-	wg.Go(func() { port.Run(ctx) })
-	r.Version = "test"
-	wg.Go(func() {
-		defer close(ended)
-		err2 = (&Agent{Hub: hub, Credentials: creds, Runner: f, Registration: r, Log: testLog(t),
-			Registered:      func() { poke(registered) },
-			CredentialsFile: filepath.Join(a.files, "node.pem"), RevokedFile: filepath.Join(a.files, "revoked.json"), Revoke: port.Revoke,
-			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				if dead {
-					return nil, errors.New("killed by the test")
-				}
-				c, err := new(net.Dialer).DialContext(ctx, network, addr)
-				last = c
-				return c, err
-			},
-		}).Run(ctx)
-	})
-	a.wait = func() error { <-ended; return err2 }
-	a.stop = sync.OnceValue(func() error { cancel(); wg.Wait(); return err2 })
-	a.kill = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		dead = true
-		if last != nil {
-			last.Close()
-		}
-	}
-	t.Cleanup(func() { a.stop() })
-	select {
-	case <-registered:
-	case <-ended:
-		t.Logf("agent %s: %v", a.name, err2)
-	case <-time.After(20 * time.Second):
-		t.Fatalf("agent %s did not register", a.name)
-	}
-	return a
-}
-
-// joined starts the agent of a node that joins with a token.
-func joined(t *testing.T, h *testHub, name string, r Registration) *testAgent {
-	t.Helper()
-	ctx := testContext(t)
-	token, _, err := h.NewToken(ctx, 1, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	creds, err := Join(ctx, JoinConfig{Hub: h.addr, Token: token, Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return startAgent(t, h.addr, creds, newFakeRunner(), r)
-}
-
-func threeNodes(t *testing.T, h *testHub) []*testAgent {
-	t.Helper()
-	var agents []*testAgent
-	for i := range 3 {
-		agents = append(agents, joined(t, h, fmt.Sprintf("n%d", i+1), Registration{Site: "here", Labels: map[string]string{"rack": fmt.Sprint(i)}}))
-	}
-	return agents
-}
-
-var aSpec = Spec{Source: "s3://bucket/key", Dest: "/data/file"}
-
-func await(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); {
-		if time.Now().After(end) {
-			t.Fatalf("waited 30s in vain: %s", what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-func (a *testAgent) awaitBegun(t *testing.T, job string) {
-	t.Helper()
-	select {
-	case id := <-a.begun:
-		if id != job {
-			t.Fatalf("%s started job %q, want %q", a.name, id, job)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatalf("%s did not start job %s", a.name, job)
-	}
-}
-
-var done = NodeStatus{State: Done, Have: 1000, Verified: "source"}
-
 // A request to start a job that is sent again, since the agent was between two
 // connections, tells the age of the job at that moment.
 func TestStartTellsTheTimeOfItsAttempt(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	const before, away = time.Hour, 500 * time.Millisecond
 	began := time.Now()
 	heard := make(chan []byte, 1)
@@ -338,8 +42,7 @@ func TestStartTellsTheTimeOfItsAttempt(t *testing.T) {
 }
 
 func TestJobEndToEnd(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	agents := threeNodes(t, h)
 	agents[0].record = strings.Repeat("0123456789abcdef", 100_000) // more than one chunk
 	c := h.client(t, ClientOptions{})
@@ -405,8 +108,7 @@ func TestJobEndToEnd(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	c := h.client(t, ClientOptions{})
 	ctx := testContext(t)
 	if _, err := c.Submit(ctx, aSpec); !errors.Is(err, ErrNoSuchNode) {
@@ -447,8 +149,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestCancelAndTimeout(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	agents := threeNodes(t, h)
 	agents[2].prepErr = errors.New("/data is read-only")
 	c := h.client(t, ClientOptions{})
@@ -461,14 +162,7 @@ func TestCancelAndTimeout(t *testing.T) {
 		agents[0].awaitBegun(t, job.ID)
 		agents[1].awaitBegun(t, job.ID)
 		then(job)
-		var final Job
-		for j, err := range c.Watch(ctx, job.ID) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			final = j
-		}
-		return final
+		return watched(t, c, job.ID)
 	}
 	j := run(aSpec, func(j Job) {
 		if j, err := c.Cancel(ctx, j.ID); err != nil || j.Stopping == "" {
@@ -488,8 +182,7 @@ func TestCancelAndTimeout(t *testing.T) {
 
 // An agent that has just started registers once: the hub dials it for each time.
 func TestAgentRegistersOnce(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	a := joined(t, h, "n1", Registration{})
 	select {
 	case <-a.registered:
@@ -499,18 +192,11 @@ func TestAgentRegistersOnce(t *testing.T) {
 }
 
 func TestAgentLossAndReturn(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	agents := threeNodes(t, h)
 	c := h.client(t, ClientOptions{})
 	ctx := testContext(t)
-	job, err := c.Submit(ctx, aSpec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range agents {
-		a.awaitBegun(t, job.ID)
-	}
+	job := runs(t, c, agents...)
 	agents[0].kill()
 	agents[1].kill() // and comes back as a new process
 	agents[1].stop()
@@ -524,13 +210,7 @@ func TestAgentLossAndReturn(t *testing.T) {
 		t.Error("n3 is not told that n1 is lost")
 	}
 	agents[2].finish <- done
-	var final Job
-	for j, err := range c.Watch(ctx, job.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		final = j
-	}
+	final := watched(t, c, job.ID)
 	if got, want := final.Error, "n1: lost: no sign of life for 10s; and 1 more node"; final.State != Failed || got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -541,7 +221,7 @@ func TestAgentLossAndReturn(t *testing.T) {
 		t.Errorf("got %+v", final.Nodes[2])
 	}
 	// A job with a node that is down: the others go on.
-	job, err = c.Submit(ctx, aSpec)
+	job, err := c.Submit(ctx, aSpec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -567,18 +247,11 @@ func TestAgentLossAndReturn(t *testing.T) {
 // A node whose file is in its place is done for all to see while it serves
 // others, and stays so when its agent ends.
 func TestDoneWhileServing(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	agents := threeNodes(t, h)
 	c := h.client(t, ClientOptions{})
 	ctx := testContext(t)
-	job, err := c.Submit(ctx, aSpec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range agents {
-		a.awaitBegun(t, job.ID)
-	}
+	job := runs(t, c, agents...)
 	agents[0].placed <- done
 	agents[1].placed <- done
 	await(t, "n1 and n2 are done", func() bool {
@@ -608,10 +281,7 @@ func TestDoneWhileServing(t *testing.T) {
 	last.SentBytes = 77
 	agents[2].finish <- done
 	agents[1].finish <- last
-	await(t, "the job has ended", func() bool {
-		job, err = c.Job(ctx, job.ID)
-		return err == nil && job.State.Ended()
-	})
+	job = watched(t, c, job.ID)
 	if job.State != Done || job.Nodes[0].State != Done || job.Nodes[1].SentBytes != 77 || job.Nodes[1].Serving {
 		t.Errorf("got %+v", job)
 	}
@@ -625,13 +295,7 @@ func TestHubRestart(t *testing.T) {
 	events := make(chan error, 16)
 	c := h.client(t, ClientOptions{Hub: func(err error) { events <- err }})
 	ctx := testContext(t)
-	job, err := c.Submit(ctx, aSpec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range agents {
-		a.awaitBegun(t, job.ID)
-	}
+	job := runs(t, c, agents...)
 	agents[0].finish <- done
 	await(t, "n1 is done", func() bool {
 		j, err := c.Job(ctx, job.ID)
@@ -681,8 +345,7 @@ func TestHubRestart(t *testing.T) {
 }
 
 func TestPresent(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	agents := threeNodes(t, h)
 	for _, a := range agents {
 		a.present = true
@@ -693,12 +356,7 @@ func TestPresent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for j, err := range c.Watch(ctx, job.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		job = j
-	}
+	job = watched(t, c, job.ID)
 	if job.State != Done || job.Nodes[0].State != Present || job.Nodes[0].Have != 1000 || len(job.Members) != 0 {
 		t.Errorf("got %+v", job)
 	}
@@ -719,18 +377,14 @@ func TestPresent(t *testing.T) {
 	if err := agents[0].stop(); err != nil {
 		t.Error(err)
 	}
-	await(t, "the job has ended", func() bool {
-		job, err = c.Job(ctx, again.ID)
-		return err == nil && job.State.Ended()
-	})
-	if got, want := job.Error, "n1: stopped by its operator; and 2 more nodes"; got != want {
+	again = watched(t, c, again.ID)
+	if got, want := again.Error, "n1: stopped by its operator; and 2 more nodes"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestConnectEndsWithItsContext(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	admin, err := LoadAdmin(h.admin)
 	if err != nil {
 		t.Fatal(err)

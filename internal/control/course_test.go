@@ -23,24 +23,14 @@ func TestCoursesOutliveTheJob(t *testing.T) {
 	agents[1].course = account.Course{Step: 1, Store: make([]int64, 1000), Peers: make([]int64, 1000), Sent: make([]int64, 1000), Seconds: 3} // more than there is room for
 	c := h.client(t, ClientOptions{})
 	ctx := testContext(t)
-	job, err := c.Submit(ctx, aSpec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range agents {
-		a.awaitBegun(t, job.ID)
-	}
+	job := runs(t, c, agents...)
 	if got, err := c.Courses(ctx, job.ID); err != nil || got != nil {
 		t.Errorf("while the job runs: got %v, %v", got, err)
 	}
 	for _, a := range agents {
 		a.finish <- done
 	}
-	for _, err := range c.Watch(ctx, job.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	watched(t, c, job.ID)
 	want := map[string]account.Course{"n1": course, "n2": {Seconds: 3}, "n3": {}}
 	if got, err := c.Courses(ctx, job.ID[:8]); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)

@@ -44,14 +44,7 @@ func TestExternalNATS(t *testing.T) {
 	h := startHub(t, config, "127.0.0.1:0")
 	agents := threeNodes(t, h)
 	c := h.client(t, ClientOptions{})
-	ctx := testContext(t)
-	job, err := c.Submit(ctx, aSpec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range agents {
-		a.awaitBegun(t, job.ID)
-	}
+	job := runs(t, c, agents...)
 	h.stop()
 	if entries, err := os.ReadDir(state + "/nats"); err == nil {
 		t.Errorf("records are in the state directory too: %v", entries)
@@ -60,12 +53,7 @@ func TestExternalNATS(t *testing.T) {
 	for _, a := range agents {
 		a.finish <- done
 	}
-	for j, err := range c.Watch(ctx, job.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		job = j
-	}
+	job = watched(t, c, job.ID)
 	if job.State != Done {
 		t.Errorf("got %+v", job)
 	}
@@ -168,8 +156,7 @@ func TestDurable(t *testing.T) {
 
 // Two control planes on the same records: the one that finds out ends.
 func TestTwoHubs(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	ctx := testContext(t)
 	rev, err := putOwn(ctx, h.store.jobs, "x", Job{ID: "x"}, 0)
 	if err != nil {

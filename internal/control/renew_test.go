@@ -87,13 +87,7 @@ func TestRenewal(t *testing.T) {
 	}
 	oldHub := h.Credentials().Key()
 	c := h.client(t, ClientOptions{}) // stays, although its certificate does not
-	job, err := c.Submit(testContext(t), aSpec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range agents {
-		a.awaitBegun(t, job.ID)
-	}
+	job := runs(t, c, agents...)
 	first := map[string]time.Time{}
 	views := func() []NodeView {
 		nodes, err := c.Nodes(testContext(t))
@@ -116,12 +110,7 @@ func TestRenewal(t *testing.T) {
 	for _, a := range agents {
 		a.finish <- done
 	}
-	for j, err := range c.Watch(testContext(t), job.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		job = j
-	}
+	job = watched(t, c, job.ID)
 	if job.State != Done {
 		t.Errorf("job is %s: %+v", job.State, job.Nodes)
 	}
@@ -195,8 +184,7 @@ func TestRenewalWithoutHub(t *testing.T) {
 
 // A hub issues to the name that asks, one certificate a key, and few at once.
 func TestRenewIsBounded(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	a := joined(t, h, "n1", Registration{})
 	ctx := testContext(t)
 	ask := func(csr []byte) (renewAnswer, error) {

@@ -10,8 +10,7 @@ import (
 // The hub answers with its own rights. A node that names a stream's interface,
 // a record or another's inbox as the place for the answer gets none anywhere.
 func TestAnswersGoOnlyToTheAsker(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	ctx := testContext(t)
 	n1, n2 := joined(t, h, "n1", Registration{}), joined(t, h, "n2", Registration{})
 	if _, _, err := h.NewToken(ctx, 1, 0); err != nil {

@@ -23,13 +23,7 @@ func TestRemoveWhileRunning(t *testing.T) {
 	stayer, victim := agents[0], agents[1]
 	c := h.client(t, ClientOptions{})
 	ctx := testContext(t)
-	job, err := c.Submit(ctx, aSpec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range agents {
-		a.awaitBegun(t, job.ID)
-	}
+	job := runs(t, c, agents...)
 	refuses := func(a *testAgent) error { // the removed node calls a
 		port, err := peer.Listen("127.0.0.1:0", peer.Options{Credentials: victim.creds, Log: testLog(t)})
 		if err != nil {
@@ -95,12 +89,7 @@ func TestRemoveWhileRunning(t *testing.T) {
 	}
 	stayer.finish <- done
 	agents[2].finish <- done
-	for j, err := range c.Watch(ctx, job.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		job = j
-	}
+	job = watched(t, c, job.ID)
 	if n := job.Nodes[1]; n.State != Failed || n.Error != "removed from the cluster" {
 		t.Errorf("the removed node's part is %+v", n)
 	}
@@ -179,8 +168,7 @@ func TestRevocations(t *testing.T) {
 
 // The hub forgets what no longer matters.
 func TestSweepRevoked(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	joined(t, h, "n1", Registration{})
 	ctx := testContext(t)
 	if err := h.removeNode(ctx, "n1"); err != nil {
@@ -205,8 +193,7 @@ func TestSweepRevoked(t *testing.T) {
 
 // The node in the hub's own process would take the hub with it.
 func TestOwnNodeIsNotRemoved(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	if _, err := h.Enroll(testContext(t), "n1", filepath.Join(t.TempDir(), "node.pem")); err != nil {
 		t.Fatal(err)
 	}
@@ -216,8 +203,7 @@ func TestOwnNodeIsNotRemoved(t *testing.T) {
 }
 
 func TestTokenListAndWithdraw(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	c := h.client(t, ClientOptions{})
 	ctx := testContext(t)
 	if list, err := c.Tokens(ctx); err != nil || len(list) != 0 {
@@ -272,8 +258,7 @@ func TestTokenListAndWithdraw(t *testing.T) {
 // Certificates of monitors and of the admin are withdrawn, and the hub forgets
 // those that have expired.
 func TestWithdraw(t *testing.T) {
-	noLeaks(t)
-	h := startHub(t, Config{State: t.TempDir()}, "127.0.0.1:0")
+	h := newHub(t)
 	agent := joined(t, h, "n1", Registration{})
 	ctx := testContext(t)
 	c := h.client(t, ClientOptions{})
