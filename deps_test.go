@@ -75,7 +75,8 @@ const order = `
 	internal/lab < cmd/freshet-lab;
 
 	# The figures.
-	unit < bench < bench/big;
+	unit < bench;
+	bench, internal/lab/cluster < bench/big;
 	unit < bench/rivals/bittorrent;
 	bench, bench/rivals/bittorrent, internal/lab/cluster < bench/cpu;
 	bench, internal/lab/cluster, internal/swarm, objstore/limit < bench/broadcast;

@@ -18,13 +18,9 @@ func TestBroadcast(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("memory as Linux tells it")
 	}
-	exe, err := build(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := filepath.Join(t.TempDir(), "run")
 	c := bench.Cell{Params: bench.Params{"size": "4 MiB", "nodes": "2"}, Algorithm: "steal", Seed: 1}
-	got, err := broadcast(t.Context(), exe, dir, &c)
+	got, err := broadcast(t.Context(), dir, &c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,14 +79,10 @@ func measure(ctx context.Context, typed string, sizes []unit.Bytes, nodes, runs 
 		return err
 	}
 	defer os.RemoveAll(dir)
-	exe, err := build(ctx, dir)
-	if err != nil {
-		return err
-	}
 	s := suite(sizes, strconv.Itoa(nodes))
 	s.Cells = cells(sizes, nodes, runs)
 	s.Case = func(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
-		return broadcast(ctx, exe, filepath.Join(dir, "run"), c)
+		return broadcast(ctx, filepath.Join(dir, "run"), c)
 	}
 	fmt.Printf("%d agents, objects of %v, %d runs of each, files in %s\n", nodes, sizes, runs, place)
 	return s.Run(ctx, bench.Options{File: results(out), Command: typed, Log: os.Stdout})

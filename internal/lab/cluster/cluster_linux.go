@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,15 +40,15 @@ const (
 	readyWithin = 60 * time.Second // for a process to say that it is ready; the machine may be busy
 )
 
-// Config says which hosts of a lab do what. Lab, Hub, Store and Dir are needed.
+// Config says which hosts do what. Hub and Dir are needed.
 type Config struct {
 	Exe    string            // the freshet binary; empty: built from this module, once per process
 	ExeOf  map[string]string // by node, instead of Exe
-	Lab    *lab.Lab
-	Hub    string   // host that runs "freshet up --no-agent"
-	Nodes  []string // hosts with an agent each; the node's name is the host's
-	Store  string   // host that runs "freshet s3"
-	HubDir string   // the control plane's state; empty: below Dir
+	Lab    *lab.Lab          // the network; nil: all are on this machine's loopback, and hosts mere names
+	Hub    string            // host that runs "freshet up --no-agent"
+	Nodes  []string          // hosts with an agent each; the node's name is the host's
+	Store  string            // host that runs "freshet s3"; empty: there is none
+	HubDir string            // the control plane's state; empty: below Dir
 
 	StoreArgs   []string            // more flags of "freshet s3"
 	HubArgs     []string            // of "freshet up"
@@ -55,7 +56,7 @@ type Config struct {
 	AgentArgsOf map[string][]string // by node, in addition
 	Dir         string              // everything lies below it; made if need be, and left to the caller to remove
 
-	Launch func(host string, cmd *exec.Cmd) error // starts a process in a host, the clients' too; nil: Lab.Start
+	Launch func(host string, cmd *exec.Cmd) error // starts a process in a host, the clients' too; nil: Lab.Start, or with no lab a plain start
 }
 
 // Cluster is one that runs. Its methods may be called at once, but for those
@@ -66,8 +67,9 @@ type Cluster struct {
 	store  *Process
 	hub    *Process
 	nodes  map[string]*Process
-	admin  string
 	env    []string
+
+	endpoint, hubAddr, admin string
 }
 
 // Start returns when all nodes are up. What it started ends with Close.
@@ -79,7 +81,10 @@ func Start(ctx context.Context, c Config) (_ *Cluster, err error) {
 		}
 	}
 	if c.Launch == nil {
-		k.config.Launch = c.Lab.Start
+		k.config.Launch = onThisMachine
+		if c.Lab != nil {
+			k.config.Launch = c.Lab.Start
+		}
 	}
 	if k.config.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return nil, err
@@ -96,31 +101,34 @@ func Start(ctx context.Context, c Config) (_ *Cluster, err error) {
 	k.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + k.path("home"), "FRESHET_STATE=" + k.path("home"),
 		"AWS_ACCESS_KEY_ID=" + accessKey, "AWS_SECRET_ACCESS_KEY=" + secretKey, "AWS_REGION=" + region,
-		"AWS_ENDPOINT_URL=" + k.Endpoint(), "AWS_EC2_METADATA_DISABLED=true",
+		"AWS_EC2_METADATA_DISABLED=true",
 	}
 	defer func() {
 		if err != nil {
 			k.Close()
 		}
 	}()
-	k.store = k.process("store", c.Store, k.exe,
-		append([]string{"s3", "--dir", k.path("s3"), "--listen", k.addr(c.Store, storePort), "--json"}, c.StoreArgs...))
+	if c.Store != "" {
+		k.store = k.process("store", c.Store, k.exe,
+			append([]string{"s3", "--dir", k.path("s3"), "--listen", k.at(c.Store, storePort), "--json"}, c.StoreArgs...))
+		said, err := k.begin(ctx, k.store, "")
+		if err != nil {
+			return nil, err
+		}
+		k.endpoint = said.Endpoint
+		k.env = append(k.env, "AWS_ENDPOINT_URL="+k.endpoint)
+	}
 	hubState := c.HubDir
 	if hubState == "" {
 		hubState = k.path("hub")
 	}
 	k.hub = k.process("hub", c.Hub, k.exe,
-		append([]string{"up", "--no-agent", "--listen", k.addr(c.Hub, hubPort), "--state", hubState, "--json"}, c.HubArgs...))
-	for _, p := range []*Process{k.store, k.hub} {
-		if err := p.start(ctx, ""); err != nil {
-			return nil, err
-		}
+		append([]string{"up", "--no-agent", "--listen", k.at(c.Hub, hubPort), "--state", hubState, "--json"}, c.HubArgs...))
+	said, err := k.begin(ctx, k.hub, "")
+	if err != nil {
+		return nil, err
 	}
-	var up struct{ Admin string }
-	if err := json.Unmarshal(k.hub.ready, &up); err != nil || up.Admin == "" {
-		return nil, fmt.Errorf("control plane: no admin's credential in %q: %w", k.hub.ready, err)
-	}
-	k.admin = up.Admin
+	k.hubAddr, k.admin = said.Addr, said.Admin
 	if len(c.Nodes) == 0 {
 		return k, nil
 	}
@@ -135,11 +143,14 @@ func Start(ctx context.Context, c Config) (_ *Cluster, err error) {
 			exe = e
 		}
 		p := k.process(n, n, exe, slices.Concat([]string{
-			"agent", "--join", k.addr(c.Hub, hubPort), "--token", "-", "--name", n, "--listen", k.addr(n, agentPort),
+			"agent", "--join", k.hubAddr, "--token", "-", "--name", n, "--listen", k.at(n, agentPort),
 			"--state", k.path(n, "state"), "--root", k.path(n, "data"), "--json",
 		}, c.AgentArgs, c.AgentArgsOf[n]))
 		k.nodes[n] = p
-		go func() { started <- p.start(ctx, token) }() // waited for below
+		go func() { // waited for below
+			_, err := k.begin(ctx, p, token)
+			started <- err
+		}()
 	}
 	for range c.Nodes {
 		err = errors.Join(err, <-started)
@@ -157,8 +168,37 @@ func (c *Cluster) path(parts ...string) string {
 	return filepath.Join(append([]string{c.config.Dir}, parts...)...)
 }
 
-func (c *Cluster) addr(host, port string) string {
+// at is where a process is told to listen: in a lab at a fixed port of its host, else at a free one.
+func (c *Cluster) at(host, port string) string {
+	if c.config.Lab == nil {
+		return "127.0.0.1:0"
+	}
 	return net.JoinHostPort(c.config.Lab.Addr(host).String(), port)
+}
+
+// said is what a process tells of itself when it is ready, each what it has.
+type said struct{ Addr, Admin, Endpoint string }
+
+// begin starts a process, and returns when it is ready. A restart will have the address that it got.
+func (c *Cluster) begin(ctx context.Context, p *Process, input string) (s said, err error) {
+	if err := p.start(ctx, input); err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(p.ready, &s); err != nil {
+		return s, p.explain(fmt.Errorf("%s says that it is ready with %q: %w", p.name, p.ready, err))
+	}
+	if i := slices.Index(p.args, "--listen"); c.config.Lab == nil && i >= 0 {
+		p.args[i+1] = cmp.Or(s.Addr, strings.TrimPrefix(s.Endpoint, "http://"))
+	}
+	return s, nil
+}
+
+// dial connects from the store's own host.
+func (c *Cluster) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	if c.config.Lab == nil {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}
+	return c.config.Lab.Dial(ctx, c.config.Store, addr)
 }
 
 func (c *Cluster) process(name, host, exe string, args []string) *Process {
@@ -166,10 +206,10 @@ func (c *Cluster) process(name, host, exe string, args []string) *Process {
 }
 
 // Endpoint is the store's URL.
-func (c *Cluster) Endpoint() string { return "http://" + c.addr(c.config.Store, storePort) }
+func (c *Cluster) Endpoint() string { return c.endpoint }
 
 // HubAddr is where agents join.
-func (c *Cluster) HubAddr() string { return c.addr(c.config.Hub, hubPort) }
+func (c *Cluster) HubAddr() string { return c.hubAddr }
 
 // Admin is the admin's credential, a file.
 func (c *Cluster) Admin() string { return c.admin }
@@ -207,9 +247,7 @@ func Bytes(size unit.Bytes, seed uint64) io.Reader {
 // OpenToAll lets everybody read the objects without a key, by the plain URL
 // Endpoint()/b/NAME, as a web server would give them.
 func (c *Cluster) OpenToAll(ctx context.Context) error {
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-		return c.config.Lab.Dial(ctx, c.config.Store, addr)
-	}}
+	transport := &http.Transport{DialContext: c.dial}
 	defer transport.CloseIdleConnections()
 	client := awss3.New(awss3.Options{
 		Region: region, BaseEndpoint: aws.String(c.Endpoint()), UsePathStyle: true, HTTPClient: &http.Client{Transport: transport},
@@ -236,9 +274,7 @@ func (c *Cluster) PutFrom(name string, r io.Reader, size unit.Bytes) error {
 	store, err := s3.Open(ctx, s3.Config{
 		Bucket: bucket, Region: region, Endpoint: c.Endpoint(),
 		Credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, ""),
-		Dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			return c.config.Lab.Dial(ctx, c.config.Store, addr)
-		},
+		Dial:        c.dial,
 	})
 	if err != nil {
 		return err

@@ -112,3 +112,45 @@ func TestCluster(t *testing.T) {
 	}
 	broadcast("fourth")
 }
+
+// Without a lab a cluster is on this machine's loopback, and its parts come back where they were.
+func TestOnThisMachine(t *testing.T) {
+	const size = 4 * unit.MiB
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Config{Hub: "hub", Store: "store", Nodes: []string{"n1", "n2"}, Dir: memory(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	url, err := c.Put("o", size, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"first", "second"} {
+		r, err := c.Broadcast(ctx, url, c.Dest("{node}", name), "--sha256")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.State != "done" || r.Verified != "source" || len(r.Nodes) != 2 || r.Nodes[1].SHA256 != digest(t, cluster.Bytes(size, 1)) {
+			t.Fatalf("%s: got %+v", name, r)
+		}
+		for _, p := range []*cluster.Process{c.Store(), c.Hub(), c.Node("n2")} {
+			if peak, err := p.PeakMemory(); err != nil || peak < size {
+				t.Errorf("peak memory: %v, %v", peak, err)
+			}
+			if err := p.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Run(ctx, "nodes", "--up", "2", "--wait", "30s"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Hub().PeakMemory(); err == nil {
+		t.Error("the control plane is still there")
+	}
+}

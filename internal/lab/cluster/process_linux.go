@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/freshet/freshet/unit"
 )
 
 // Process is one of the cluster: the store, the control plane or an agent.
@@ -92,6 +95,13 @@ func (p *Process) launch(input string) (ended <-chan struct{}, err error) {
 	return done, nil
 }
 
+// onThisMachine starts a process that a terminal's Ctrl-C does not reach, since we end it ourselves, and
+// that ends when we are killed.
+func onThisMachine(_ string, cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return cmd.Start()
+}
+
 // Signal sends it a signal.
 func (p *Process) Signal(s os.Signal) error {
 	p.mu.Lock()
@@ -143,6 +153,25 @@ func (p *Process) PID() int {
 		return 0
 	}
 	return p.cmd.Process.Pid
+}
+
+// PeakMemory is the most that it had in memory at any time. It has to be running.
+func (p *Process) PeakMemory() (unit.Bytes, error) {
+	path := fmt.Sprintf("/proc/%d/status", p.PID())
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("peak memory of %s: %w", p.name, err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("peak memory of %s, in %s: %w", p.name, path, err)
+			}
+			return unit.Bytes(kib) * unit.KiB, nil
+		}
+	}
+	return 0, fmt.Errorf("peak memory of %s: %s has no VmHWM; has it ended?", p.name, path)
 }
 
 // Restart kills it if it still runs, starts it again with the same arguments
