@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/freshet/freshet"
 	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/lab/cluster"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 	"github.com/freshet/freshet/unit"
@@ -251,15 +251,15 @@ func onlyRefusal(b []byte) bool {
 }
 
 // goroutines are those of the control plane, as its metrics tell.
-func (c *cluster) goroutines(t *testing.T) int {
+func goroutines(t *testing.T, c *cluster.Cluster) int {
 	t.Helper()
-	admin, err := pki.Load(c.admin)
+	admin, err := pki.Load(c.Admin())
 	if err != nil {
 		t.Fatal(err)
 	}
 	transport := &http.Transport{TLSClientConfig: admin.ClientTLS(pki.Hub, pki.HubName, peer.ProtocolHTTP)}
 	defer transport.CloseIdleConnections()
-	r, err := (&http.Client{Transport: transport, Timeout: patience}).Get("https://" + c.hub + "/metrics")
+	r, err := (&http.Client{Transport: transport, Timeout: patience}).Get("https://" + c.HubAddr() + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,9 +276,9 @@ func (c *cluster) goroutines(t *testing.T) int {
 }
 
 // openFiles counts the open files of a process.
-func openFiles(t *testing.T, k *child) int {
+func openFiles(t *testing.T, p *cluster.Process) int {
 	t.Helper()
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", k.cmd.Process.Pid))
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.PID()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,19 +289,26 @@ func openFiles(t *testing.T, k *child) int {
 // of it is answered with more than a refusal, the jobs end well, nothing but their
 // files is in the roots, and memory, files and goroutines stay what they were.
 func TestScan(t *testing.T) {
-	c := newCluster(t, built(t), nil, nil, nil)
-	s := &scan{thrown: map[string]int{}, ports: []string{c.hub}}
+	c := newCluster(t, "", nil, nil, nil)
+	s := &scan{thrown: map[string]int{}, ports: []string{c.HubAddr()}}
 	var list struct {
 		Nodes []freshet.NodeView `json:"nodes"`
 	}
-	if err := json.Unmarshal(c.run(t, "nodes", "--json"), &list); err != nil {
+	out, err := c.Run(t.Context(), "nodes", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range list.Nodes {
 		s.ports = append(s.ports, n.Addr)
 	}
-	var err error
-	if s.stolen, err = control.Join(t.Context(), control.JoinConfig{Hub: c.hub, Token: c.token(t, 1), Name: "stolen"}); err != nil {
+	token, err := c.Token(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.stolen, err = control.Join(t.Context(), control.JoinConfig{Hub: c.HubAddr(), Token: token, Name: "stolen"}); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere, err := pki.NewAuthority()
@@ -317,7 +324,7 @@ func TestScan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := freshet.Connect(t.Context(), c.admin, freshet.ClientOptions{})
+	client, err := freshet.Connect(t.Context(), c.Admin(), freshet.ClientOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +333,7 @@ func TestScan(t *testing.T) {
 	broadcast := func() {
 		t.Helper()
 		round++
-		dest := filepath.Join(c.dir, "{node}", "data", "object")
+		dest := c.Dest("{node}", "object")
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -350,11 +357,11 @@ func TestScan(t *testing.T) {
 			for _, f := range n.Faults {
 				t.Errorf("round %d: %s saw a fault of %s: %s", round, n.Name, f.Node, f.Cause)
 			}
-			root := filepath.Join(c.dir, n.Name, "data")
+			path := c.Dest(n.Name, "object")
+			root := filepath.Dir(path)
 			if files, err := os.ReadDir(root); err != nil || len(files) != 1 {
 				t.Errorf("round %d: %s: %v, %v; want the object alone", round, root, files, err)
 			}
-			path := filepath.Join(root, "object")
 			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("round %d: %s has %d bytes, %v, that are not the object's", round, path, len(got), err)
 			}
@@ -364,12 +371,12 @@ func TestScan(t *testing.T) {
 	for range 3 {
 		broadcast()
 	}
-	processes := slices.Concat(c.hubs.all, c.agents.all)
+	processes := []*cluster.Process{c.Hub(), c.Node("n1"), c.Node("n2"), c.Node("n3")}
 	before, files := highWater(t, processes), []int{}
-	for _, k := range processes {
-		files = append(files, openFiles(t, k))
+	for _, p := range processes {
+		files = append(files, openFiles(t, p))
 	}
-	goroutines := c.goroutines(t)
+	routines := goroutines(t, c)
 
 	s.until = time.Now().Add(*scanFor)
 	var wg sync.WaitGroup
@@ -389,20 +396,20 @@ func TestScan(t *testing.T) {
 	}
 	t.Logf("%d broadcasts of %d MiB under fire for %v; thrown: %v", round-peaceful, len(want)>>20, *scanFor, s.thrown)
 	for i, after := range highWater(t, processes) {
-		name := processes[i].name
+		name := processes[i].Name()
 		t.Logf("%s: at most %v of memory before, %v after", name, before[i], after)
 		if after > before[i]+mostScanMemory {
 			t.Errorf("%s: %v of memory before, %v after; want at most %v more", name, before[i], after, mostScanMemory)
 		}
 	}
 	back := func() (err error) {
-		for i, k := range processes {
-			if n := openFiles(t, k); n > files[i]+8 {
-				err = errors.Join(err, fmt.Errorf("%s: %d open files, %d before", k.name, n, files[i]))
+		for i, p := range processes {
+			if n := openFiles(t, p); n > files[i]+8 {
+				err = errors.Join(err, fmt.Errorf("%s: %d open files, %d before", p.Name(), n, files[i]))
 			}
 		}
-		if n := c.goroutines(t); n > goroutines+8 {
-			err = errors.Join(err, fmt.Errorf("%d goroutines in the control plane's process, %d before", n, goroutines))
+		if n := goroutines(t, c); n > routines+8 {
+			err = errors.Join(err, fmt.Errorf("%d goroutines in the control plane's process, %d before", n, routines))
 		}
 		return err
 	}

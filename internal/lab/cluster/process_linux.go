@@ -102,6 +102,9 @@ func onThisMachine(_ string, cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
+// Name is what it is called: the node's name, "hub" or "store".
+func (p *Process) Name() string { return p.name }
+
 // Signal sends it a signal.
 func (p *Process) Signal(s os.Signal) error {
 	p.mu.Lock()
