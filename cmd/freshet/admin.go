@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/freshet/freshet"
 )
 
 func newAdmin(o *options) *cobra.Command {
@@ -30,19 +32,14 @@ new one is written where the control plane runs; copy that to where it is needed
 Jobs go on. See with "freshet token list" and "freshet nodes" what was done with it.`,
 		Example: "  freshet admin withdraw",
 		Args:    wantArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.connect(cmd.Context(), nil)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: o.connected(func(cmd *cobra.Command, c *freshet.Client, _ []string) error {
 			path, err := c.WithdrawAdmin(cmd.Context())
 			if err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "The admin's credential is withdrawn. The new one is, where the control plane runs, in\n  %s\n", path)
 			return err
-		},
+		}),
 	}
 	o.clientFlags(cmd)
 	return cmd

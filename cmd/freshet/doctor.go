@@ -26,12 +26,7 @@ to do about it. The exit code is 0 if nothing failed; warnings do not count.`,
 		Example: `  freshet doctor
   freshet doctor --source s3://models/llama.bin --nodes site=east`,
 		Args: wantArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.connect(cmd.Context(), nil)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: o.connected(func(cmd *cobra.Command, c *freshet.Client, _ []string) error {
 			check, err := c.Check(cmd.Context(), nodes, source)
 			if err != nil {
 				return err
@@ -55,7 +50,7 @@ to do about it. The exit code is 0 if nothing failed; warnings do not count.`,
 				err = errShown
 			}
 			return err
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&nodes, "nodes", nil, "`selectors` of the nodes to look at: names, globs, label=value (default: all)")

@@ -21,12 +21,7 @@ func newJobs(o *options) *cobra.Command {
 		Long:    "jobs lists the jobs that the control plane remembers, newest first.",
 		Example: "  freshet jobs\n  freshet jobs --json | jq '.jobs[0].state'",
 		Args:    wantArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.connect(cmd.Context(), nil)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: o.connected(func(cmd *cobra.Command, c *freshet.Client, _ []string) error {
 			jobs, err := c.Jobs(cmd.Context())
 			if err != nil {
 				return err
@@ -35,7 +30,7 @@ func newJobs(o *options) *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), map[string]any{"jobs": jobs})
 			}
 			return printJobs(cmd.OutOrStdout(), jobs, time.Now())
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	o.clientFlags(cmd)
@@ -141,12 +136,7 @@ func newCancel(o *options) *cobra.Command {
 the others leave what was at the destination as it was.`,
 		Example: "  freshet cancel 1a2b",
 		Args:    wantArgs("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.connect(cmd.Context(), nil)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: o.connected(func(cmd *cobra.Command, c *freshet.Client, args []string) error {
 			job, err := c.Cancel(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -160,7 +150,7 @@ the others leave what was at the destination as it was.`,
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Job %s is %s; %s.\n", job.ID, job.State, had(job))
 			return err
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	o.clientFlags(cmd)

@@ -75,18 +75,13 @@ now useless, wherever copies of them are: within seconds nobody shows metrics to
 presents one. A new one can be made under the same name.`,
 		Example: "  freshet monitor withdraw prometheus",
 		Args:    wantArgs("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.connect(cmd.Context(), nil)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: o.connected(func(cmd *cobra.Command, c *freshet.Client, args []string) error {
 			if err := c.WithdrawMonitor(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "The certificates of monitor %s are withdrawn.\n", args[0])
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "The certificates of monitor %s are withdrawn.\n", args[0])
 			return err
-		},
+		}),
 	}
 	o.clientFlags(cmd)
 	return cmd

@@ -91,12 +91,7 @@ are back. Its name is free. Its agent does not come back by itself; tokens with 
 who has the machine could join it again are listed.`,
 		Example: "  freshet nodes remove gpu-07",
 		Args:    wantArgs("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.connect(cmd.Context(), nil)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: o.connected(func(cmd *cobra.Command, c *freshet.Client, args []string) error {
 			if err := c.RemoveNode(cmd.Context(), args[0]); err != nil {
 				return err
 			}
@@ -107,7 +102,7 @@ who has the machine could join it again are listed.`,
 			}
 			printGood(cmd.OutOrStdout(), tokens, time.Now())
 			return nil
-		},
+		}),
 	}
 	o.clientFlags(cmd)
 	return cmd

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/freshet/freshet"
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/pki"
@@ -139,6 +141,18 @@ func (o *options) connect(ctx context.Context, hub func(error)) (*freshet.Client
 		case <-ctx.Done():
 			return nil, errInterrupted
 		}
+	}
+}
+
+// connected is what a command runs that has nothing to do before it is connected with the control plane.
+func (o *options) connected(run func(cmd *cobra.Command, c *freshet.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := o.connect(cmd.Context(), nil)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return run(cmd, c, args)
 	}
 }
 

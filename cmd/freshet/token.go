@@ -72,12 +72,7 @@ nobody has but whom they were given to. A token is forgotten a day after it
 expired.`,
 		Example: "  freshet token list",
 		Args:    wantArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.connect(cmd.Context(), nil)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: o.connected(func(cmd *cobra.Command, c *freshet.Client, _ []string) error {
 			tokens, err := c.Tokens(cmd.Context())
 			if err != nil {
 				return err
@@ -86,7 +81,7 @@ expired.`,
 				return printJSON(cmd.OutOrStdout(), map[string]any{"tokens": tokens})
 			}
 			return printTokens(cmd.OutOrStdout(), tokens, time.Now())
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	o.clientFlags(cmd)
@@ -125,19 +120,14 @@ func newTokenWithdraw(o *options) *cobra.Command {
 it stay: see "freshet nodes remove".`,
 		Example: "  freshet token withdraw 1f0c9a",
 		Args:    wantArgs("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.connect(cmd.Context(), nil)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: o.connected(func(cmd *cobra.Command, c *freshet.Client, args []string) error {
 			t, err := c.WithdrawToken(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Token %s is withdrawn.\n", t.ID)
 			return nil
-		},
+		}),
 	}
 	o.clientFlags(cmd)
 	return cmd
