@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,12 +17,9 @@ import (
 
 // write makes README.md and the pictures in dir from the results in file alone.
 func write(file, dir string) error {
-	rs, err := bench.Read(file)
+	rs, err := bench.ReadAny(file)
 	if err != nil {
 		return err
-	}
-	if len(rs) == 0 {
-		return fmt.Errorf("%s has no results; run first", file)
 	}
 	// What is compared has one size and one scale: those of the last run.
 	last := rs[len(rs)-1].Params
@@ -68,22 +64,12 @@ func write(file, dir string) error {
 			return err
 		}
 	}
-	var b bytes.Buffer
-	if err := page.Execute(&b, map[string]any{
+	return s.Publish(dir, rs, page, map[string]any{
 		"Size": last["size"], "Nodes": listed(names), "Scale": last["scale"], "ForTwo": scale == defaultScale, "LeftOut": all - len(rs),
 		"Drawn": limit.Paper.Scaled(scale).Words(),
 		"Wire":  strconv.FormatFloat(float64(linkRate(scale)/unit.Mbit), 'g', -1, 64) + " Mbit/s", "Link": lab.Payload(linkRate(scale)), "Buffer": buffer,
-		"Checked": checked(rs), "Claims": s.VerdictTable(rs), "Speedups": speedups(rs, names), "Paper": beside(rs, names, scale), "Table": s.Table(rs, "nodes"), "Made": s.Made(rs),
-		"Enough": bench.Enough, "Bound": 100 * bench.CPUBound,
-	}); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "README.md"), b.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	fmt.Print(s.VerdictTable(rs))
-	fmt.Println("report:", filepath.Join(dir, "README.md"))
-	return nil
+		"Checked": checked(rs), "Speedups": speedups(rs, names), "Paper": beside(rs, names, scale), "Table": s.Table(rs, "nodes"),
+	})
 }
 
 // listed is "4, 8 and 16".

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -53,27 +51,16 @@ func write(out string) error {
 	}
 	slices.SortStableFunc(kinds, func(a, b string) int { return cmp.Compare(slices.Index(networks, a), slices.Index(networks, b)) })
 	s := bench.Suite{Name: "planner", Claims: claims(kinds)}
-	var b bytes.Buffer
-	if err := page.Execute(&b, map[string]any{
-		"Claims": s.VerdictTable(rs), "Summary": summary(rs, kinds), "Paper": beside(rs, kinds), "Bounds": bounds(rs, kinds), "Times": times(rs, kinds),
-		"Conditions": byCondition(rs, kinds), "Made": s.Made(rs), "Enough": bench.Enough, "Hosts": hosts, "Draws": draws,
-	}); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(out, "README.md"), b.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
 	if err := pictures(rs, kinds, out); err != nil {
 		return err
 	}
-	fmt.Print(s.VerdictTable(rs))
-	fmt.Println("report:", filepath.Join(out, "README.md"))
-	for _, v := range s.Verdicts(rs) {
-		if v.Said == "missed" {
-			return fmt.Errorf("missed: %s: %.3f, want %v", v.Name, v.Value, v.Wanted)
-		}
+	if err := s.Publish(out, rs, page, map[string]any{
+		"Summary": summary(rs, kinds), "Paper": beside(rs, kinds), "Bounds": bounds(rs, kinds), "Times": times(rs, kinds),
+		"Conditions": byCondition(rs, kinds), "Hosts": hosts, "Draws": draws,
+	}); err != nil {
+		return err
 	}
-	return nil
+	return s.Missed(rs)
 }
 
 // means are the means of a number over the problems of each condition on a network, in the order of conditions; those

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,12 +124,9 @@ func claims(rs []bench.Result) (out []bench.Claim) {
 
 // write makes README.md and the pictures in dir from the results in file alone.
 func write(file, dir string) error {
-	rs, err := bench.Read(file)
+	rs, err := bench.ReadAny(file)
 	if err != nil {
 		return err
-	}
-	if len(rs) == 0 {
-		return fmt.Errorf("%s has no results; run first", file)
 	}
 	s := suite(nil)
 	s.Claims = claims(rs)
@@ -170,22 +165,10 @@ func write(file, dir string) error {
 			return err
 		}
 	}
-	var b bytes.Buffer
-	if err := page.Execute(&b, map[string]any{
-		"Claims": s.VerdictTable(rs), "Sections": sections, "Systems": told(rs), "Failures": failures(rs), "Made": s.Made(rs),
-		"Enough": bench.Enough, "Bound": 100 * bench.CPUBound, "Best": best,
-	}); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "README.md"), b.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	fmt.Print(s.VerdictTable(rs))
 	for _, x := range sections {
-		fmt.Printf("\n%s\n%s", x.Title, x.Table)
+		fmt.Printf("%s\n%s\n", x.Title, x.Table)
 	}
-	fmt.Println("report:", filepath.Join(dir, "README.md"))
-	return nil
+	return s.Publish(dir, rs, page, map[string]any{"Sections": sections, "Systems": told(rs), "Failures": failures(rs), "Best": best})
 }
 
 // rows are all systems where all were run, by what they did where the store is medium.
