@@ -82,7 +82,7 @@ const order = `
 	bench, internal/lab/cluster, internal/swarm, objstore/limit < bench/broadcast;
 	bench, bench/rivals/bittorrent, internal/lab/cluster, freshet < bench/rivals;
 	bench, planner < bench/planner;
-	internal/scenario, internal/lab/cluster < bench/simlab;
+	bench, internal/scenario, internal/lab/cluster < bench/simlab;
 `
 
 // fences says which of our packages may import from another module, by the

@@ -93,6 +93,14 @@ func (s *stretch) end() {
 	s.used = ticks{to.all - s.from.all, to.idle - s.from.idle, to.stolen - s.from.stolen}
 }
 
+// Busy runs f, and says which share of all processors' time was in use meanwhile.
+func Busy(f func() error) (share float64, err error) {
+	s := begin()
+	err = f()
+	s.end()
+	return s.used.busy(), err
+}
+
 func now() ticks {
 	stat, _ := os.ReadFile("/proc/stat") // elsewhere than on Linux there is none, and nothing is known
 	return parseTicks(string(stat))

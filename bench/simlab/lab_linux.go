@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/internal/lab"
 	"github.com/freshet/freshet/internal/lab/cluster"
 	"github.com/freshet/freshet/internal/scenario"
@@ -54,17 +54,13 @@ func inLab(ctx context.Context, s *scenario.Scenario) (l line, err error) {
 	var failed error
 	stop := make(chan struct{})
 	events.Go(func() { failed = happen(s, net, all, stop) })
-	busy, total, err := processors()
-	if err != nil {
-		return l, err
-	}
-	r, err := all.Broadcast(ctx, url, all.Dest("{node}", "object"), "--algorithm", s.Algorithm, "--piece", fmt.Sprint(int64(s.Layout.Piece)))
-	close(stop)
-	events.Wait()
-	if err = errors.Join(err, failed); err != nil {
-		return l, err
-	}
-	busyThen, totalThen, err := processors()
+	var r cluster.Result
+	l.CPU, err = bench.Busy(func() (err error) {
+		r, err = all.Broadcast(ctx, url, all.Dest("{node}", "object"), "--algorithm", s.Algorithm, "--piece", fmt.Sprint(int64(s.Layout.Piece)))
+		close(stop)
+		events.Wait()
+		return errors.Join(err, failed)
+	})
 	if err != nil {
 		return l, err
 	}
@@ -77,7 +73,8 @@ func inLab(ctx context.Context, s *scenario.Scenario) (l line, err error) {
 			return l, fmt.Errorf("%s is %s: %s", n.Name, n.State, n.Error)
 		}
 	}
-	return line{Makespan: r.MakespanS, CPU: float64(busyThen-busy) / float64(totalThen-total)}, nil
+	l.Makespan = r.MakespanS
+	return l, nil
 }
 
 // network is that of a scenario, for the laboratory.
@@ -151,27 +148,4 @@ func happen(s *scenario.Scenario, net *lab.Lab, all *cluster.Cluster, stop <-cha
 		}
 	}
 	return nil
-}
-
-// processors are the machine's, in ticks since its start: how long they were busy, and how long there were.
-func processors() (busy, total int64, err error) {
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, 0, err
-	}
-	fields := bytes.Fields(bytes.SplitN(text, []byte("\n"), 2)[0])
-	if len(fields) < 9 {
-		return 0, 0, fmt.Errorf("/proc/stat begins with %q", bytes.Join(fields, []byte(" ")))
-	}
-	for i, f := range fields[1:9] {
-		var n int64
-		if _, err := fmt.Sscan(string(f), &n); err != nil {
-			return 0, 0, fmt.Errorf("/proc/stat: %w", err)
-		}
-		total += n
-		if i != 3 && i != 4 { // idle, and waiting for disks
-			busy += n
-		}
-	}
-	return busy, total, nil
 }

@@ -20,13 +20,12 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/internal/scenario"
 	"github.com/freshet/freshet/unit"
 )
@@ -43,12 +42,7 @@ type line struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := command(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "simlab:", err)
-		os.Exit(1)
-	}
+	bench.Main("simlab", func(ctx context.Context, args []string) error { return command(ctx, args, os.Stdout) })
 }
 
 func command(ctx context.Context, args []string, out io.Writer) error {
