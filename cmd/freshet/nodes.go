@@ -25,8 +25,7 @@ func newNodes(o *options) *cobra.Command {
 		Long: `nodes lists the nodes of the cluster: whether each is up and since when it was
 not heard of, where the others reach it, and how it can be selected. A node's
 certificate renews itself long before it expires; when that fails the state says
-so. With --up N
-it first waits until that many are up, as long as --wait says.`,
+so. With --up N it first waits until that many are up, as long as --wait says.`,
 		Example: "  freshet nodes\n  freshet nodes --up 200 --wait 5m\n  freshet nodes remove gpu-07",
 		Args:    wantArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -28,10 +28,11 @@ func newPlan() *cobra.Command {
 		Use:     "plan TOPOLOGY TRANSFERS",
 		GroupID: "try",
 		Short:   "Plan many transfers at once on a network",
-		Long: `plan says who sends what to whom, at which rate, when several data sets that lie on some hosts are
-needed on others: which source each destination takes, who passes data on, and how
-transfers share links, such that as much as can be arrives everywhere together. With the plan comes what no plan can
-exceed. TOPOLOGY is a file as "freshet topo" writes it, TRANSFERS one like
+		Long: `plan says who sends what to whom, at which rate, when several data sets that lie
+on some hosts are needed on others: which source each destination takes, who
+passes data on, and how transfers share links, such that as much as can be
+arrives everywhere together. With the plan comes what no plan can exceed.
+TOPOLOGY is a file as "freshet topo" writes it, TRANSFERS one like
 
   transfers:
   - {name: x, size: 10GiB, sources: [h1, h2], destinations: [h3, h4]}
