@@ -145,10 +145,8 @@ func TestCourseOfAPart(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	at := func(s float64) time.Time { return job.Accepted.Add(time.Duration(s * float64(time.Second))) }
-	var waits swarm.Waits
-	waits[swarm.ForStore], waits[swarm.ForDisk] = 2*time.Second, time.Second
-	c.note(at(3), swarm.Progress{StoreBytes: 300, Waited: waits})
-	c.note(at(5), swarm.Progress{StoreBytes: 300, PeerBytes: 200, Done: true, DoneAt: at(4), Waited: waits})
+	c.note(at(3), swarm.Progress{StoreBytes: 300, Spent: account.Times{account.FromStore: 2}, DoStep: 0.5, Do: "--ssss"})
+	c.note(at(5), swarm.Progress{StoreBytes: 300, PeerBytes: 200, Done: true, DoneAt: at(4), Spent: account.Times{account.FromStore: 2, account.ForDisk: 1}, DoStep: 0.5, Do: "--ssssDD"})
 	c.note(at(9), swarm.Progress{StoreBytes: 300, PeerBytes: 200, SentBytes: 50, Done: true, DoneAt: at(4)})
 	got := c.end()
 	sum := func(line []int64) (s int64) {
@@ -157,7 +155,8 @@ func TestCourseOfAPart(t *testing.T) {
 		}
 		return s
 	}
-	if math.Abs(got.Seconds-3) > 0.5 || got.StoreS != 2 || got.DiskS != 1 || got.WriteS < 0.005 || sum(got.Store) != 300 || sum(got.Peers) != 200 || sum(got.Sent) != 50 || got.Carries.In.Rate != 1 {
+	if math.Abs(got.Seconds-3) > 0.5 || got.Spent != (account.Times{account.FromStore: 2, account.ForDisk: 1}) || got.Do != "--ssssDD" || got.DoStep != 0.5 ||
+		got.WriteS < 0.005 || sum(got.Store) != 300 || sum(got.Peers) != 200 || sum(got.Sent) != 50 || got.Carries.In.Rate != 1 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -81,6 +81,12 @@ const (
 // Algorithms lists them, and DefaultAlgorithm is for who does not choose.
 var Algorithms = steal.Algorithms
 
+// Coming and Waiting are what a node can be at until it has the object: a Course has the time of each.
+var (
+	Coming  = account.Coming
+	Waiting = account.Waiting
+)
+
 // DefaultAlgorithm is what a Spec without one gets.
 const DefaultAlgorithm = steal.Default
 

@@ -48,8 +48,7 @@ func (c *course) note(now time.Time, s swarm.Progress) {
 	}
 	c.load.sample(now, s.Done)
 	c.Seconds, c.BusyS, c.WriteS = end.Sub(c.began).Seconds(), c.load.busy.Seconds(), time.Duration(c.written.Load()).Seconds()
-	c.StoreS, c.BarrierS = s.Waited[swarm.ForStore].Seconds(), s.Waited[swarm.ForBarrier].Seconds()
-	c.PeersS, c.DiskS = s.Waited[swarm.ForPeers].Seconds(), s.Waited[swarm.ForDisk].Seconds()
+	c.Spent, c.DoStep, c.Do = s.Spent, s.DoStep, s.Do
 }
 
 // end is all of it.

@@ -59,7 +59,7 @@ const order = `
 	piece, internal/pace, internal/pki, internal/wake < internal/peer;
 	piece < internal/landing;
 	objstore < internal/access;
-	steal, exchange, internal/access, internal/peer, internal/landing < internal/swarm;
+	steal, exchange, internal/account, internal/access, internal/peer, internal/landing < internal/swarm;
 	steal, internal/access, internal/peer, internal/account < internal/control;
 	internal/swarm, internal/control < internal/metrics;
 

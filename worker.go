@@ -452,7 +452,7 @@ func (p *part) progress(s swarm.Progress) {
 	p.course.note(time.Now(), s)
 	p.update(func(n *control.NodeStatus) {
 		n.Phase, n.Have, n.StoreBytes, n.PeerBytes, n.SentBytes = s.Phase, s.Have, s.StoreBytes, s.PeerBytes, s.SentBytes
-		n.StoreS, n.PlainPeers = s.StoreTime.Seconds(), s.PlainPeers
+		n.CrossedBytes, n.StoreS, n.PlainPeers = s.CrossedBytes, s.StoreTime.Seconds(), s.PlainPeers
 		if s.StoreBytes > p.failed || s.Done {
 			p.store = ""
 		}

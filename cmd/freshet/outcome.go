@@ -208,7 +208,7 @@ func tellAccount(w io.Writer, r run) {
 	}
 	p := a.Binding()
 	if p == nil {
-		fmt.Fprintln(w, "  lower bound     unknown: nobody knows what the network carries (--declare in=RATE,out=RATE of up and agent)")
+		fmt.Fprintf(w, "  lower bound     unknown: %s\n", a.Unknown())
 	} else {
 		fmt.Fprintf(w, "  lower bound     %.2f s by %s, %v (%s); this took %.2f times as long\n", a.Bound, p.Title(), p.Rate, p.Sources(), a.Ratio)
 	}
@@ -219,7 +219,14 @@ func tellAccount(w io.Writer, r run) {
 		}
 	}
 	if p != nil && len(unknown) > 0 {
-		fmt.Fprintf(w, "  not known       %s: the bound may be higher\n", listed(unknown))
+		fmt.Fprintf(w, "  not known       %s: the bound may be higher (freshet probe, or --declare, would tell)\n", listed(unknown))
+	}
+	if len(a.Entries) > 0 {
+		var into []string
+		for _, e := range a.Entries {
+			into = append(into, fmt.Sprintf("%s %.2f ×", e.Site, e.Copies))
+		}
+		fmt.Fprintf(w, "  into sites      %s the object\n", listed(into))
 	}
 	if a.Cause.What != "" {
 		fmt.Fprintf(w, "  held up by      %v: %s\n", a.Cause, a.Cause.Why)

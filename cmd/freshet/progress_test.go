@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/freshet/freshet"
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/unit"
 )
@@ -194,6 +195,7 @@ func TestAccountForPeople(t *testing.T) {
 		return freshet.Capacity{Rate: unit.Bandwidth(r), From: "declared"}
 	}
 	all := freshet.Course{Seconds: 10, CPUS: 0.2, Carries: freshet.Capacities{In: declared(50 * unit.MiB), Out: declared(50 * unit.MiB), Store: declared(5 * unit.MiB)}}
+	all.Spent = account.Times{account.FromBoth: 7, account.FromPeers: 1, account.ForDisk: 0.5}
 	partly := all
 	partly.Carries.Store, partly.Carries.In.From = freshet.Capacity{}, "seen"
 	for _, c := range []struct {
@@ -202,14 +204,17 @@ func TestAccountForPeople(t *testing.T) {
 		want    string
 		json    []string
 	}{
-		{"nothing is known", nil, "  lower bound     unknown: nobody knows what the network carries (--declare in=RATE,out=RATE of up and agent)\n",
-			[]string{`"bound_s":null`, `"ratio":null`, `"seconds":null,"rate":null,"from":[],"used":null,"missing":2`, `"course":null`, `"cpu_s_per_gb":null`, `"held_up_by":{"what":"",`}},
+		{"nothing is known", nil, "  lower bound     unknown: nobody knows what the links of a, b carry: measure them (freshet probe), or declare them (--declare in=RATE of up and agent)\n",
+			[]string{`"bound_s":null`, `"bound_unknown":"nobody knows what the links of a, b carry`, `"ratio":null`, `"seconds":null,"rate":null,"from":[],"used":null,"missing":2,"unknown":"nobody`,
+				`"course":null`, `"cpu_s_per_gb":null`, `"held_up_by":{"what":"",`, `"sites":[]`}},
 		{"all is known", map[string]freshet.Course{"a": all, "b": all}, `  lower bound     10.00 s by the store, 10.49 MB/s (declared); this took 1.00 times as long
   held up by      the store: the store sets the bound, and it took no more than 1.00 times that
   processor time  1.91 s for each GB that a node got
-`, []string{`"bound_s":10,`, `"bound_by":"store"`, `"held_up_by":{"what":"store","why":"the store sets`, `"in":{"rate":52428800,"from":"declared"}`, `"stragglers":[]`}},
+`, []string{`"bound_s":10,`, `"bound_by":"store"`, `"held_up_by":{"what":"store","why":"the store sets`, `"in":{"rate":52428800,"from":"declared"}`, `"stragglers":[]`,
+			`"moved_s":{"both":7,"peers":1,"store":0},"waited_s":{"barrier":0,"disk":0.5,"peers":0,"store":0}`}},
 		{"in part", map[string]freshet.Course{"a": partly, "b": partly}, `  lower bound     2.00 s by the links into the nodes, 52.43 MB/s (seen in another job); this took 5.00 times as long
-  not known       the store, what the store and all nodes can send: the bound may be higher
+  not known       the store, what the store and all nodes can send: the bound may be higher (freshet probe, or --declare, would tell)
+  held up by      the store: the store was read from or waited for during 70 % of the time
   processor time  1.91 s for each GB that a node got
 `, []string{`"bound_s":2,`, `"store":null`, `{"by":"downlink","seconds":2,"rate":52428800,"from":["seen"],"used":`}},
 	} {

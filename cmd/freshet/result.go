@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/term"
 
@@ -41,8 +42,9 @@ type run struct {
 	MakespanS float64  `json:"makespan_s"` // until the last node that got it had it
 	BoundS    *float64 `json:"bound_s"`    // the fluid lower bound; nil: nothing is known to limit it
 	BoundBy   string   `json:"bound_by,omitempty"`
-	Ratio     *float64 `json:"ratio"`     // MakespanS / BoundS; nil without a bound, or unless the job is done
-	FastestS  float64  `json:"fastest_s"` // the first node that had it; those that had it before do not count
+	Unknown   string   `json:"bound_unknown,omitempty"` // why BoundS is nil, and what can be done about it
+	Ratio     *float64 `json:"ratio"`                   // MakespanS / BoundS; nil without a bound, or unless the job is done
+	FastestS  float64  `json:"fastest_s"`               // the first node that had it; those that had it before do not count
 	SlowestS  float64  `json:"slowest_s"`
 
 	BoundParts []boundPart    `json:"bound_parts"`  // each is a lower bound of its own; the largest of those that are known is BoundS
@@ -50,6 +52,7 @@ type run struct {
 	Stragglers []string       `json:"stragglers"`   // nodes far behind the others
 	CPUPerGB   *float64       `json:"cpu_s_per_gb"` // processor seconds for 10⁹ bytes delivered to a node; nil: unknown
 
+	Sites      []siteRun `json:"sites"`       // none unless the nodes are of several
 	StoreBytes int64     `json:"store_bytes"` // of all nodes together
 	PeerBytes  int64     `json:"peer_bytes"`
 	Verified   string    `json:"verified"` // of all nodes the weakest: "peers", "source", "present", or "" unless the job is done
@@ -64,9 +67,21 @@ type boundPart struct {
 	Name    string   `json:"name,omitempty"`
 	Seconds *float64 `json:"seconds"`
 	Rate    *float64 `json:"rate"`              // of the resource, bytes per second
-	From    []string `json:"from"`              // declared, nic, seen (in another job)
+	From    []string `json:"from"`              // declared, nic, probed, seen (in another job)
+	Probed  string   `json:"probed,omitempty"`  // when, the oldest of them
 	Used    *float64 `json:"used"`              // the share of it that was used, on the mean until the end
 	Missing int      `json:"missing,omitempty"` // nodes of which nobody knows the capacity
+	Unknown string   `json:"unknown,omitempty"` // why Seconds is nil, and what can be done about it
+}
+
+// siteRun is what came into a site.
+type siteRun struct {
+	Name       string  `json:"name"`
+	Nodes      int     `json:"nodes"`
+	InBytes    int64   `json:"in_bytes"`    // from outside, if the store is there
+	StoreBytes int64   `json:"store_bytes"` // of these from the store,
+	OtherBytes int64   `json:"other_bytes"` // and from nodes that are not of the site
+	Copies     float64 `json:"copies"`      // InBytes in multiples of the object
 }
 
 // known is v, or nil for the zero that stands for unknown.
@@ -87,6 +102,7 @@ type nodeRun struct {
 	StoreS     float64         `json:"store_s"`              // seconds for which it read from the store
 	StoreSlow  string          `json:"store_slow,omitempty"` // where that gave less than a tenth of what the others got: how much
 	PeerBytes  int64           `json:"peer_bytes"`
+	Crossed    int64           `json:"crossed_bytes"` // of these from nodes that are not of its site
 	SentBytes  int64           `json:"sent_bytes"`
 	Course     *nodeCourse     `json:"course"`                // nil: it told none
 	NoAccess   bool            `json:"no_access,omitempty"`   // it may not read the source; --share-access let it have the object
@@ -99,7 +115,8 @@ type nodeRun struct {
 
 // nodeCourse is how a node's part went, in seconds, and what its network carries; nil is unknown.
 type nodeCourse struct {
-	WaitedS map[string]float64 `json:"waited_s"` // for the store, the barrier, peers, the disk
+	MovedS  map[string]float64 `json:"moved_s"`  // something came: from the store, from peers, from both
+	WaitedS map[string]float64 `json:"waited_s"` // nothing did: for the store, the barrier, peers; and for the disk, whatever came
 	WriteS  float64            `json:"write_s"`  // in writes to the disk, all writers added up
 	BusyS   float64            `json:"busy_s"`   // for which the machine's processors were busy
 	CPUS    float64            `json:"cpu_s"`    // processor time of the process
@@ -115,11 +132,17 @@ func newNodeCourse(c freshet.Course) *nodeCourse {
 		}
 		return &k
 	}
-	return &nodeCourse{
-		WaitedS: map[string]float64{"store": c.StoreS, "barrier": c.BarrierS, "peers": c.PeersS, "disk": c.DiskS},
-		WriteS:  c.WriteS, BusyS: c.BusyS, CPUS: c.CPUS,
+	out := &nodeCourse{
+		MovedS: map[string]float64{}, WaitedS: map[string]float64{}, WriteS: c.WriteS, BusyS: c.BusyS, CPUS: c.CPUS,
 		In: capacity(c.Carries.In), Out: capacity(c.Carries.Out), Store: capacity(c.Carries.Store),
 	}
+	for _, is := range freshet.Coming {
+		out.MovedS[is.Of()] = c.Spent[is]
+	}
+	for _, is := range freshet.Waiting {
+		out.WaitedS[is.Of()] = c.Spent[is]
+	}
+	return out
 }
 
 // newRun makes a run of a job. courses are how it went on its nodes; nil while that is unknown.
@@ -129,7 +152,11 @@ func newRun(job freshet.Job, courses map[string]freshet.Course) run {
 		Job: job.ID, State: string(job.State), Error: job.Error, Algorithm: job.Spec.Algorithm,
 		Source: job.Spec.Source, Dest: job.Spec.Dest, Bytes: int64(job.Object.Size),
 		BoundS: known(a.Bound), BoundParts: []boundPart{}, Stragglers: append([]string{}, a.Stragglers...), CPUPerGB: known(a.CPUPerGB), Nodes: []nodeRun{},
-		account: a,
+		Sites: []siteRun{}, account: a,
+	}
+	ended := job.State.Ended() // before, nodes have not told what they know
+	if ended {
+		r.Unknown = a.Unknown()
 	}
 	if p := a.Binding(); p != nil {
 		r.BoundBy = p.By
@@ -139,7 +166,16 @@ func newRun(job freshet.Job, courses map[string]freshet.Course) run {
 		for _, s := range p.From {
 			k.From = append(k.From, string(s))
 		}
+		if !p.Probed.IsZero() {
+			k.Probed = p.Probed.UTC().Format(time.RFC3339)
+		}
+		if ended {
+			k.Unknown = p.Unknown()
+		}
 		r.BoundParts = append(r.BoundParts, k)
+	}
+	for _, e := range a.Entries {
+		r.Sites = append(r.Sites, siteRun{Name: e.Site, Nodes: e.Nodes, InBytes: int64(e.Store + e.Others), StoreBytes: int64(e.Store), OtherBytes: int64(e.Others), Copies: e.Copies})
 	}
 	if a.Seconds > 0 {
 		r.HeldUpBy = &a.Cause
@@ -162,7 +198,7 @@ func newRun(job freshet.Job, courses map[string]freshet.Course) run {
 			k.Verified = string(freshet.Present)
 			verified = append(verified, k.Verified)
 		}
-		k.SentBytes = int64(n.SentBytes)
+		k.SentBytes, k.Crossed = int64(n.SentBytes), int64(n.CrossedBytes)
 		if c, ok := courses[n.Name]; ok {
 			k.Course = newNodeCourse(c)
 		}

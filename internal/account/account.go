@@ -7,8 +7,8 @@
 //
 // The bound is that of package steal. What goes into it are capacities, and a
 // capacity is never taken from the job that it is held against: it was declared,
-// is the speed of the network interface, or was seen in another job (Source). One
-// that nobody knows is no limit, and the part of the bound that needs it is unknown.
+// is the speed of the network interface, was measured by a probe, or was seen in
+// another job (Source). One that nobody knows is no limit, and the part of the bound that needs it is unknown.
 //
 // What held a job up is a rule over what was measured (Cause), the first of these
 // that holds:
@@ -28,6 +28,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
@@ -40,6 +41,7 @@ type Source string
 const (
 	Declared Source = "declared" // by whoever runs the node or the job
 	NIC      Source = "nic"      // the speed of the network interface, without the headers
+	Probed   Source = "probed"   // the most that went through in one second of a probe
 	Seen     Source = "seen"     // the most that went through in one second of another job
 )
 
@@ -48,6 +50,7 @@ const (
 type Capacity struct {
 	Rate unit.Bandwidth `json:"rate"`
 	From Source         `json:"from"`
+	At   time.Time      `json:"at,omitzero"` // when it was probed; zero of other sources
 }
 
 // Known says whether there is one.
@@ -76,7 +79,7 @@ type Job struct {
 	Size  unit.Bytes
 	Done  bool     // every node has the object
 	Store Capacity // what the store gives to all nodes together
-	Sites []Site   // where nodes need the object from outside
+	Sites []Site   // where its nodes are, if that is more than one place
 	Nodes []Node
 }
 
@@ -84,26 +87,30 @@ type Job struct {
 type Site struct {
 	Name    string
 	Inbound Capacity // what can come into it from outside
+	Held    bool     // a node there had the object before: none of it has to come in
 }
 
 // Node is one node's part.
 type Node struct {
 	Name     string
+	Site     string  // empty: of none
 	Held     bool    // it had the object before, and only gave
 	NoAccess bool    // it may not read the store
 	DoneS    float64 // seconds until it had the object; zero: it did not get it
 	Store    unit.Bytes
 	Peers    unit.Bytes
+	Crossed  unit.Bytes // of these from nodes that are not of its site
 	Sent     unit.Bytes
 	Course   Course // zero: it told none
 }
 
 // Account is what Of makes of a Job. Of what is unknown it has zero.
 type Account struct {
-	Seconds    float64  `json:"seconds,omitzero"` // until the last node had it; zero unless all have
-	Bound      float64  `json:"bound,omitzero"`   // seconds: the least possible, as far as capacities are known
-	Ratio      float64  `json:"ratio,omitzero"`   // Seconds / Bound
-	Parts      []Part   `json:"parts,omitempty"`  // of the bound, unknown ones too
+	Seconds    float64  `json:"seconds,omitzero"`  // until the last node had it; zero unless all have
+	Bound      float64  `json:"bound,omitzero"`    // seconds: the least possible, as far as capacities are known
+	Ratio      float64  `json:"ratio,omitzero"`    // Seconds / Bound
+	Parts      []Part   `json:"parts,omitempty"`   // of the bound, unknown ones too
+	Entries    []Entry  `json:"entries,omitempty"` // by site, if there are several
 	Cause      Cause    `json:"cause,omitzero"`
 	Stragglers []string `json:"stragglers,omitempty"`   // nodes far behind the others
 	CPUPerGB   float64  `json:"cpu_s_per_gb,omitempty"` // processor seconds for 10⁹ bytes that a node got, with what it gave, and a hub in its process
@@ -116,8 +123,19 @@ type Part struct {
 	Seconds float64        `json:"seconds,omitzero"`  // zero: unknown
 	Rate    unit.Bandwidth `json:"rate,omitzero"`     // of the resource; zero: unknown
 	From    []Source       `json:"from,omitempty"`    // of the capacities in it, each once
+	Probed  time.Time      `json:"probed,omitzero"`   // when the oldest of those that were probed was
 	Used    float64        `json:"used,omitzero"`     // the share of it that was used until the end, on the mean; zero if unknown
 	Missing []string       `json:"missing,omitempty"` // nodes whose capacity is unknown
+}
+
+// Entry is what came into a site, in payload. Nobody says where the store is: what
+// the site's nodes read from it counts as coming in, and stands apart.
+type Entry struct {
+	Site   string     `json:"site"`
+	Nodes  int        `json:"nodes"`
+	Store  unit.Bytes `json:"store"`  // from the store
+	Others unit.Bytes `json:"others"` // from nodes that are not of the site
+	Copies float64    `json:"copies"` // both together, in multiples of the object
 }
 
 // Of works the account out.
@@ -131,7 +149,8 @@ func Of(j Job) Account {
 	if !j.Done {
 		a.Seconds = 0
 	}
-	a.Parts = j.parts(a.Seconds)
+	a.Entries = j.entries()
+	a.Parts = j.parts(a.Seconds, a.Entries)
 	for _, p := range a.Parts {
 		a.Bound = max(a.Bound, p.Seconds)
 	}
@@ -168,9 +187,28 @@ func (j *Job) needers() (out []*Node) {
 	return out
 }
 
+// entries are what came into each site.
+func (j *Job) entries() (out []Entry) {
+	for _, s := range j.Sites {
+		e := Entry{Site: s.Name}
+		for _, n := range j.Nodes {
+			if n.Site == s.Name {
+				e.Nodes++
+				e.Store += n.Store
+				e.Others += n.Crossed
+			}
+		}
+		if j.Size > 0 {
+			e.Copies = float64(e.Store+e.Others) / float64(j.Size)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
 // parts are those of the bound. Where nodes held the object before, they give
 // beside the store, so their uplinks stand beside its capacity.
-func (j *Job) parts(seconds float64) []Part {
+func (j *Job) parts(seconds float64, entries []Entry) []Part {
 	needers := j.needers()
 	if len(needers) == 0 || j.Size <= 0 {
 		return nil
@@ -201,16 +239,21 @@ func (j *Job) parts(seconds float64) []Part {
 			total += store.take(n.Name, c.Store)
 		}
 	}
-	if j.Store.Known() && (float64(j.Store.Rate) <= total || slices.Contains(store.From, Seen)) { // what was seen may be less than there is
-		store, total = Part{From: []Source{j.Store.From}}, float64(j.Store.Rate)
+	if j.Store.Known() && (float64(j.Store.Rate) <= total || slices.ContainsFunc(store.From, Source.AtLeast)) {
+		store, total = Part{}, float64(j.Store.Rate)
+		store.name(j.Store)
 	}
-	for _, s := range j.Sites {
-		rates.Sites = append(rates.Sites, steal.Inbound{Site: s.Name, Rate: s.Inbound.Rate})
+	var fed []int // the sites that the object has to come into
+	for i, s := range j.Sites {
+		if !s.Held {
+			fed = append(fed, i)
+			rates.Sites = append(rates.Sites, steal.Inbound{Site: s.Name, Rate: s.Inbound.Rate})
+		}
 	}
 	if total += givers; !math.IsInf(total, 1) {
 		rates.Total = unit.Bandwidth(total)
 	}
-	up.From = union(up.From, store.From)
+	up.From, up.Probed = union(up.From, store.From), older(up.Probed, store.Probed)
 	up.Missing = union(up.Missing, store.Missing)
 
 	var read, sent unit.Bytes
@@ -229,29 +272,30 @@ func (j *Job) parts(seconds float64) []Part {
 		over := seconds
 		switch p.By {
 		case "downlink":
-			part.From, part.Missing = down.From, down.Missing
+			part.Missing = down.Missing
 			if slowest != nil {
-				part.From, over = nil, 0
+				over = 0
 			}
 			for _, n := range slowest {
-				part.From = union(part.From, []Source{n.Course.Carries.In.From})
+				part.name(n.Course.Carries.In)
 				moved, over = moved+n.Store+n.Peers, over+n.DoneS
 			}
 			if len(slowest) < len(needers) {
 				part.Name = few(slowest)
 			}
 		case "store":
-			part.From, part.Missing, moved = store.From, store.Missing, read
+			part.From, part.Probed, part.Missing, moved = store.From, store.Probed, store.Missing, read
 		case "uplinks":
-			part.From, part.Missing, moved = up.From, up.Missing, read+sent
+			part.From, part.Probed, part.Missing, moved = up.From, up.Probed, up.Missing, read+sent
 		default: // after those three the sites, in their order
-			s := j.Sites[i-3]
-			part.By, part.Name = "site", s.Name
-			if s.Inbound.Known() {
-				part.From = []Source{s.Inbound.From}
+			k := fed[i-3]
+			part.By, part.Name = "site", j.Sites[k].Name
+			moved = entries[k].Store + entries[k].Others
+			if in := j.Sites[k].Inbound; in.Known() {
+				part.name(in)
 			}
 		}
-		if part.Rate > 0 && over > 0 && seconds > 0 && part.By != "site" { // of whose crossings nobody keeps count
+		if part.Rate > 0 && over > 0 && seconds > 0 {
 			part.Used = float64(moved) / (float64(part.Rate) * over)
 		}
 		out = append(out, part)
@@ -282,8 +326,28 @@ func (p *Part) take(node string, c Capacity) float64 {
 		p.Missing = append(p.Missing, node)
 		return math.Inf(1)
 	}
-	p.From = union(p.From, []Source{c.From})
+	p.name(c)
 	return float64(c.Rate)
+}
+
+// name notes where a capacity in the part is from.
+func (p *Part) name(c Capacity) {
+	p.From = union(p.From, []Source{c.From})
+	if c.From == Probed {
+		p.Probed = older(p.Probed, c.At)
+	}
+}
+
+// AtLeast says whether there may be more than such a capacity: then a job may be
+// faster than a bound that was made of it.
+func (s Source) AtLeast() bool { return s == Seen || s == Probed }
+
+// older is the earlier of two times that are known.
+func older(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // union is what is in a or in b, each once.

@@ -8,11 +8,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/unit"
 )
 
-func declared(r unit.Bandwidth) Capacity { return Capacity{r, Declared} }
+func declared(r unit.Bandwidth) Capacity { return Capacity{Rate: r, From: Declared} }
+
+// probed is a capacity of that day of March 2026.
+func probed(r unit.Bandwidth, day int) Capacity {
+	return Capacity{r, Probed, time.Date(2026, 3, day, 23, 59, 0, 0, time.UTC)}
+}
 
 // three nodes get 300 MB, as in the paper's example: 10 + 2 + 2 MB/s from the store.
 func three(change func(*Job)) Job {
@@ -38,7 +44,7 @@ func TestBounds(t *testing.T) {
 		unseen string // nodes missing from the parts, one part after the other
 	}{
 		{"the paper's store", func(*Job) {}, 300.0 / 14, "store", "", []Source{Declared}, "||"},
-		{"a slow link", func(j *Job) { j.Nodes[1].Course.Carries.In = Capacity{5e6, NIC} }, 60, "downlink", "b", []Source{NIC}, "||"},
+		{"a slow link", func(j *Job) { j.Nodes[1].Course.Carries.In = Capacity{Rate: 5e6, From: NIC} }, 60, "downlink", "b", []Source{NIC}, "||"},
 		{"the job declares the store", func(j *Job) { j.Store = declared(5e6) }, 60, "store", "", []Source{Declared}, "||"},
 		{"more than the nodes' connections", func(j *Job) { j.Store = declared(1e9); j.Nodes[0].Course.Carries.Store.From = NIC }, 300.0 / 14, "store", "", []Source{NIC, Declared}, "||"},
 		{"more than was seen elsewhere", func(j *Job) { j.Store = declared(20e6); j.Nodes[0].Course.Carries.Store.From = Seen }, 15, "store", "", []Source{Declared}, "||"},
@@ -50,7 +56,7 @@ func TestBounds(t *testing.T) {
 		}, 30, "store", "", []Source{Declared}, "||"},
 		{"one connection is unknown", func(j *Job) { j.Nodes[2].Course.Carries.Store = Capacity{} }, 3, "downlink", "", []Source{Declared}, "|c|c"},
 		{"two slow links", func(j *Job) {
-			j.Nodes[1].Course.Carries.In, j.Nodes[2].Course.Carries.In = declared(5e6), Capacity{5.01e6, NIC}
+			j.Nodes[1].Course.Carries.In, j.Nodes[2].Course.Carries.In = declared(5e6), Capacity{Rate: 5.01e6, From: NIC}
 		}, 60, "downlink", "b, c", []Source{Declared, NIC}, "||"},
 		{"one may not read", func(j *Job) { j.Nodes[0].NoAccess = true; j.Nodes[0].Course.Carries.Store = Capacity{} }, 75, "store", "", []Source{Declared}, "||"},
 		{"slow uplinks", func(j *Job) {
@@ -64,7 +70,13 @@ func TestBounds(t *testing.T) {
 			}
 		}, 0, "", "", nil, "a,b,c|a,b,c|a,b,c"},
 		{"one had it before and gives", func(j *Job) { j.Nodes[0].Held = true }, 600.0 / 304, "", "", nil, "||"},
-		{"a thin link between sites", func(j *Job) { j.Sites = []Site{{"east", declared(4e6)}, {"west", Capacity{}}} }, 75, "site", "east", []Source{Declared}, "||||"},
+		{"more than was probed", func(j *Job) { j.Store = declared(20e6); j.Nodes[0].Course.Carries.Store = probed(10e6, 3) }, 15, "store", "", []Source{Declared}, "||"},
+		{"a thin link between sites", func(j *Job) {
+			j.Sites = []Site{{Name: "east", Inbound: declared(4e6)}, {Name: "west"}}
+		}, 75, "site", "east", []Source{Declared}, "||||"},
+		{"a thin link into where it was", func(j *Job) {
+			j.Sites = []Site{{Name: "east", Inbound: declared(4e6), Held: true}, {Name: "west", Inbound: declared(5e6)}}
+		}, 60, "site", "west", []Source{Declared}, "|||"},
 		{"nobody needs it", func(j *Job) {
 			for i := range j.Nodes {
 				j.Nodes[i].Held = true
@@ -121,31 +133,49 @@ func TestCauses(t *testing.T) {
 		{"near the bound of a slower link", func(j *Job) { j.Nodes[1].Course.Carries.In = declared(300e6 / 22) }, "nic b", "the link into b sets the bound", ""},
 		{"near the uplinks' bound", func(j *Job) { all(j, func(n *Node) { n.Course.Carries.Out = declared(9e6) }) }, "nic ", "what the store and all nodes can send", ""},
 		{"faster than was seen elsewhere", func(j *Job) { all(j, func(n *Node) { n.DoneS = 20; n.Course.Carries.Store.From = Seen }) }, "store ", "more went through than seen in another job", ""},
-		{"near the bound of a link between sites", func(j *Job) { j.Sites = []Site{{"east", declared(300e6 / 22)}} }, "site link east", "the link into site east sets the bound", ""},
+		{"faster than was probed", func(j *Job) {
+			all(j, func(n *Node) { n.DoneS = 20; n.Course.Carries.Store = probed(n.Course.Carries.Store.Rate, 3) })
+		}, "store ", "more went through than probed 2026-03-03", ""},
+		{"near the bound of a link between sites", func(j *Job) { j.Sites = []Site{{Name: "east", Inbound: declared(300e6 / 22)}} }, "site link east", "the link into site east sets the bound", ""},
 		{"busy processors", func(j *Job) { all(j, slow); all(j, func(n *Node) { n.Course.BusyS = 30 }) }, "cpu ", "the nodes' processors were busy during 68 % of the time", ""},
 		{"processors not busy enough", func(j *Job) { all(j, slow); all(j, func(n *Node) { n.Course.BusyS = 20 }) }, " ", "nothing that was measured stands out", ""},
-		{"one node far behind", func(j *Job) { all(j, blind); slow(&j.Nodes[2]); j.Nodes[2].Course.StoreS = 40 }, "straggler c",
-			"c after 44.00 s, the median node after 22.00 s; the store was waited for during 91 % of the time", "c"},
+		{"one node far behind", func(j *Job) { all(j, blind); slow(&j.Nodes[2]); j.Nodes[2].Course.Spent[FromStore] = 40 }, "straggler c",
+			"c after 44.00 s, the median node after 22.00 s; the store was read from or waited for during 91 % of the time", "c"},
 		{"its processors", func(j *Job) { all(j, blind); slow(&j.Nodes[2]); j.Nodes[2].Course.BusyS = 40 }, "straggler c", "its processors were busy", "c"},
 		{"not far enough", func(j *Job) { all(j, blind); j.Nodes[2].DoneS = 29 }, " ", "", ""},
 		{"two of three are behind", func(j *Job) { all(j, blind); slow(&j.Nodes[1]); slow(&j.Nodes[2]) }, " ", "", ""},
 		{"a slow node at its own bound", func(j *Job) { slow(&j.Nodes[2]); j.Nodes[2].Course.Carries.In = declared(7e6) }, "nic c", "the link into c sets the bound", "c"},
 		{"the disk", func(j *Job) {
 			all(j, slow)
-			all(j, func(n *Node) { n.Course.WriteS, n.Course.DiskS, n.Course.StoreS = 20, 5, 40 })
+			all(j, func(n *Node) {
+				n.Course.WriteS, n.Course.Spent[ForDisk], n.Course.Spent[ForStore] = 20, 5, 40
+			})
 		}, "disk ", "the disk was waited for during 57 % of the time", ""},
 		{"a capacity used up", func(j *Job) {
 			all(j, slow)
-			all(j, func(n *Node) { n.Store = 170e6; n.Course.PeersS = 40 })
+			all(j, func(n *Node) { n.Store = 170e6; n.Course.Spent[ForPeers] = 40 })
 		}, "store ", "the store was used to 83 %", ""},
 		{"waiting for the store", func(j *Job) {
 			all(j, blind)
-			all(j, func(n *Node) { n.Course.StoreS, n.Course.BarrierS, n.Course.PeersS = 8, 8, 6 })
-		}, "store ", "the store was waited for during 73 % of the time", ""},
+			all(j, func(n *Node) {
+				n.Course.Spent[FromStore], n.Course.Spent[ForBarrier], n.Course.Spent[FromPeers] = 8, 8, 6
+			})
+		}, "store ", "the store was read from or waited for during 73 % of the time", ""},
+		{"reading and passing on", func(j *Job) {
+			all(j, blind)
+			all(j, func(n *Node) {
+				n.Course.Spent[FromStore], n.Course.Spent[FromBoth], n.Course.Spent[ForStore], n.Course.Spent[FromPeers] = 2, 12, 2, 6
+			})
+		}, "store ", "the store was read from or waited for during 73 % of the time", ""},
 		{"waiting for peers", func(j *Job) {
 			all(j, blind)
-			all(j, func(n *Node) { n.Course.StoreS, n.Course.PeersS = 6, 16 })
-		}, "peers ", "peers were waited for during 73 % of the time", ""},
+			all(j, func(n *Node) { n.Course.Spent[FromBoth], n.Course.Spent[FromPeers], n.Course.Spent[ForPeers] = 6, 9, 7 })
+		}, "peers ", "there were only peers to wait for during 73 % of the time", ""},
+		{"a used link between sites", func(j *Job) {
+			all(j, slow)
+			j.Sites = []Site{{Name: "east", Inbound: declared(10e6)}}
+			all(j, func(n *Node) { n.Site, n.Store, n.Crossed = "east", 40e6, 90e6 })
+		}, "site link east", "the link into site east was used to 89 %", ""},
 		{"a job that failed", func(j *Job) { j.Done = false; j.Nodes[1].DoneS = 0 }, " ", "", ""},
 	} {
 		a := Of(three(c.change))
@@ -154,6 +184,62 @@ func TestCauses(t *testing.T) {
 		}
 		if a.Cause.String() == "" {
 			t.Errorf("%s: no words for %q", c.name, a.Cause.What)
+		}
+	}
+}
+
+// What came into each site, of several, is counted apart from what came from inside.
+func TestEntries(t *testing.T) {
+	a := Of(three(func(j *Job) {
+		j.Sites = []Site{{Name: "east", Inbound: declared(20e6)}, {Name: "west"}}
+		for i, site := range []string{"east", "east", "west"} {
+			j.Nodes[i].Site = site
+		}
+		j.Nodes[0].Crossed, j.Nodes[1].Crossed, j.Nodes[2].Crossed = 70e6, 36e6, 203e6
+	}))
+	want := []Entry{{"east", 2, 200e6, 106e6, 1.02}, {"west", 1, 100e6, 203e6, 1.01}}
+	if !reflect.DeepEqual(a.Entries, want) {
+		t.Errorf("got %+v, want %+v", a.Entries, want)
+	}
+	if got, want := a.Parts[3].Used, 306e6/(20e6*22); math.Abs(got-want) > 1e-9 || a.Parts[4].Used != 0 {
+		t.Errorf("%v and %v of the links into the sites were used, want %v and nothing", got, a.Parts[4].Used, want)
+	}
+	if a := Of(three(func(*Job) {})); a.Entries != nil {
+		t.Errorf("without sites: got %+v", a.Entries)
+	}
+}
+
+// Every capacity is named with its source, a probe with its day, the oldest of several, and what is
+// unknown with what to do.
+func TestSourcesAreNamed(t *testing.T) {
+	a := Of(three(func(j *Job) {
+		for i := range j.Nodes {
+			c := &j.Nodes[i].Course.Carries
+			c.In, c.Out, c.Store = probed(100e6, 9-i), Capacity{Rate: 100e6, From: NIC}, probed(5e6, 20+i)
+		}
+		j.Nodes[1].Course.Carries.Store = Capacity{Rate: 5e6, From: Seen}
+	}))
+	for i, want := range []string{"probed 2026-03-07", "probed 2026-03-20, seen in another job", "network interface, probed 2026-03-20, seen in another job"} {
+		if got := a.Parts[i].Sources(); got != want {
+			t.Errorf("%s: got %q, want %q", a.Parts[i].By, got, want)
+		}
+		if got := a.Parts[i].Unknown(); got != "" {
+			t.Errorf("%s is known, and %q", a.Parts[i].By, got)
+		}
+	}
+	if got := probed(1, 5).Source() + declared(1).Source() + (Capacity{}).Source(); got != "probed 2026-03-05declared" {
+		t.Errorf("got %q", got)
+	}
+	a = Of(three(func(j *Job) {
+		j.Sites = []Site{{Name: "east"}}
+		for i := range j.Nodes {
+			j.Nodes[i].Course.Carries = Capacities{}
+		}
+	}))
+	for i, want := range []string{"the links of a, b, c carry: measure them (freshet probe)", "the store gives to a, b, c: measure it (freshet probe --source URL)",
+		"declare them (--declare out=RATE,store=RATE", "--declare site.east=RATE of broadcast"} {
+		if got := a.Parts[i].Unknown(); !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want it to say %q", a.Parts[i].By, got, want)
 		}
 	}
 }
@@ -229,16 +315,20 @@ func TestCoursesAreBounded(t *testing.T) {
 		{Step: 1, Store: make([]int64, 9), Peers: make([]int64, 9), Sent: make([]int64, 9)},
 		{Step: 1, Store: make([]int64, 2), Peers: make([]int64, 3), Sent: make([]int64, 2)},
 		{Step: -1, Store: make([]int64, 2), Peers: make([]int64, 2), Sent: make([]int64, 2)},
-		{Step: math.NaN(), Seconds: math.NaN(), CPUS: math.Inf(1), StoreS: -1},
+		{Step: math.NaN(), Seconds: math.NaN(), CPUS: math.Inf(1), Spent: Times{FromPeers: -1, ForDisk: math.NaN()}},
+		{DoStep: math.Inf(1), Do: "sbp"},
+		{DoStep: 0, Do: "s"},
+		{DoStep: 1, Do: "s<b>"},
 		{Carries: Capacities{In: Capacity{Rate: -1, From: Declared}, Out: Capacity{Rate: 1, From: "<b>"}, Store: Capacity{Rate: unit.Bandwidth(math.Inf(1)), From: NIC}}},
 	} {
 		if got := bad.Bounded(8); !reflect.DeepEqual(got, Course{}) {
 			t.Errorf("of %+v there is left %+v", bad, got)
 		}
 	}
-	good := Course{Step: 1, Store: []int64{1, -2}, Peers: []int64{3, 4}, Sent: []int64{5, 6}, Seconds: 2, Carries: Capacities{Store: declared(3)}}
+	good := Course{Step: 1, Store: []int64{1, -2}, Peers: []int64{3, 4}, Sent: []int64{5, 6}, Seconds: 2, Spent: Times{FromBoth: 1, ForDisk: 0.5},
+		DoStep: 0.5, Do: "-bbD", Carries: Capacities{In: probed(7, 1), Store: Capacity{3, Declared, time.Unix(1, 0)}}}
 	want := good
-	want.Store = []int64{1, 0}
+	want.Store, want.Carries.Store.At = []int64{1, 0}, time.Time{}
 	if got := good.Bounded(8); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -246,6 +336,12 @@ func TestCoursesAreBounded(t *testing.T) {
 	var back Course
 	if err != nil || json.Unmarshal(b, &back) != nil || !reflect.DeepEqual(back, want) {
 		t.Errorf("through JSON: got %+v of %s, want %+v", back, b, want)
+	}
+	if got := (Course{DoStep: 1, Do: "--ssbbbpppD"}).Bounded(3); got.Do != "sbp" || got.DoStep != 4 {
+		t.Errorf("more steps than there is room for: got %q of %v s", got.Do, got.DoStep)
+	}
+	if thin := want.Thinner(); thin.Do != "bb" || thin.DoStep != 1 {
+		t.Errorf("half as many steps: got %q of %v s", thin.Do, thin.DoStep)
 	}
 	if b, _ := json.Marshal(Course{}); string(b) != "{}" {
 		t.Errorf("an unknown course is %s", b)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Cause is what held a job up, or the resource that was used as well as can be.
@@ -53,7 +54,7 @@ func (j *Job) cause(a Account) Cause {
 	if p := a.Binding(); p != nil && a.Ratio <= nearBound {
 		c := Cause{What: p.resource(), Name: p.Name, Why: fmt.Sprintf("%s sets the bound, and it took no more than %.2f times that", p.Title(), a.Ratio)}
 		if a.Ratio < 1 {
-			c.Why += ": more went through than " + p.Sources()
+			c.Why += ": more went through than " + p.Sources() // what was seen or probed may be less than there is
 		}
 		return c
 	}
@@ -104,8 +105,8 @@ func held(nodes []*Node, what string) (Cause, bool) {
 	words := map[string]string{
 		ByCPU:   "its processors were busy",
 		ByDisk:  "the disk was waited for",
-		ByStore: "the store was waited for",
-		ByPeers: "peers were waited for",
+		ByStore: "the store was read from or waited for",
+		ByPeers: "there were only peers to wait for",
 	}
 	var took, all float64
 	for _, n := range nodes {
@@ -118,11 +119,11 @@ func held(nodes []*Node, what string) (Cause, bool) {
 		case ByCPU:
 			took += min(c.BusyS, c.Seconds)
 		case ByDisk:
-			took += min(c.DiskS+c.WriteS, c.Seconds)
-		case ByStore:
-			took += min(c.StoreS+c.BarrierS, c.Seconds) // others are waited for because they read
+			took += min(c.Spent[ForDisk]+c.WriteS, c.Seconds)
+		case ByStore: // while anybody reads there are pieces that only the store has, and others are waited for because they read
+			took += min(c.Spent.Sum(FromStore, FromBoth, ForStore, ForBarrier), c.Seconds)
 		case ByPeers:
-			took += min(c.PeersS, c.Seconds)
+			took += min(c.Spent.Sum(FromPeers, ForPeers), c.Seconds)
 		}
 	}
 	if all == 0 || took < mostTime*all {
@@ -191,20 +192,66 @@ func (p *Part) Title() string {
 func (p *Part) Sources() string {
 	words := make([]string, len(p.From))
 	for i, s := range p.From {
-		words[i] = s.String()
+		words[i] = s.on(p.Probed)
 	}
 	return strings.Join(words, ", ")
 }
 
-// String is s in words.
-func (s Source) String() string {
+// Source is from where the capacity is known, in words; empty if it is not known.
+func (c Capacity) Source() string {
+	if !c.Known() {
+		return ""
+	}
+	return c.From.on(c.At)
+}
+
+// on is s in words, with the day of a probe.
+func (s Source) on(probed time.Time) string {
 	switch s {
 	case Declared:
 		return "declared"
 	case NIC:
 		return "network interface"
+	case Probed:
+		return "probed " + probed.UTC().Format(time.DateOnly)
 	}
 	return "seen in another job"
+}
+
+// Unknown says why the bound is unknown, and what can be done about it; empty if it is known.
+func (a *Account) Unknown() string {
+	switch {
+	case a.Bound > 0:
+		return ""
+	case len(a.Parts) == 0:
+		return "nothing had to be moved"
+	}
+	return a.Parts[0].Unknown()
+}
+
+// Unknown says of a part of which nobody knows what it carries why that is, and
+// what can be done about it; empty if it is known.
+func (p *Part) Unknown() string {
+	if p.Seconds > 0 {
+		return ""
+	}
+	of := ""
+	if len(p.Missing) > 0 {
+		const most = 3
+		of = " of " + strings.Join(p.Missing[:min(len(p.Missing), most)], ", ")
+		if more := len(p.Missing) - most; more > 0 {
+			of += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	switch p.By {
+	case "downlink":
+		return "nobody knows what the links" + of + " carry: measure them (freshet probe), or declare them (--declare in=RATE of up and agent)"
+	case "store":
+		return "nobody knows what the store gives" + strings.Replace(of, " of", " to", 1) + ": measure it (freshet probe --source URL), or declare it (--declare store=RATE of broadcast)"
+	case "uplinks":
+		return "nobody knows what the store and the links" + of + " give: measure them (freshet probe --source URL), or declare them (--declare out=RATE,store=RATE of up and agent)"
+	}
+	return fmt.Sprintf("nobody knows what the link into site %s carries: declare it (--declare site.%s=RATE of broadcast)", p.Name, p.Name)
 }
 
 // String is the cause in a few words: "the store", "n3, a straggler".

@@ -2,6 +2,8 @@ package account
 
 import (
 	"math"
+	"strings"
+	"time"
 
 	"github.com/freshet/freshet/unit"
 )
@@ -15,14 +17,13 @@ type Course struct {
 	Peers []int64 `json:"peers,omitempty"`  // bytes got from peers; as many steps
 	Sent  []int64 `json:"sent,omitempty"`   // bytes given to peers
 
-	Seconds  float64 `json:"seconds,omitempty"`   // from its start to the object in its place, or to its end
-	StoreS   float64 `json:"store_s,omitempty"`   // of these it waited for the store,
-	BarrierS float64 `json:"barrier_s,omitempty"` // for others that read the store,
-	PeersS   float64 `json:"peers_s,omitempty"`   // for peers,
-	DiskS    float64 `json:"disk_s,omitempty"`    // and for the file to be durable
-	WriteS   float64 `json:"write_s,omitempty"`   // writing to the disk took so long, all writers added up
-	BusyS    float64 `json:"busy_s,omitempty"`    // the machine's processors were busier than BusyAbove
-	CPUS     float64 `json:"cpu_s,omitempty"`     // processor time of the process, to the end of the part
+	Seconds float64 `json:"seconds,omitempty"`   // from its start to the object in its place, or to its end
+	Spent   Times   `json:"spent_s,omitzero"`    // what these went into, as a Diary says; the rest was Other
+	DoStep  float64 `json:"do_step_s,omitempty"` // seconds; zero: nothing is known of when
+	Do      string  `json:"do,omitempty"`        // what it was mostly at in each of these, a Doing.Letter each, since the job was accepted
+	WriteS  float64 `json:"write_s,omitempty"`   // writing to the disk took so long, all writers added up
+	BusyS   float64 `json:"busy_s,omitempty"`    // the machine's processors were busier than BusyAbove
+	CPUS    float64 `json:"cpu_s,omitempty"`     // processor time of the process, to the end of the part
 
 	Carries Capacities `json:"carries,omitzero"` // what the node's network does
 }
@@ -153,14 +154,27 @@ func (c Course) Bounded(most int) Course {
 			line[i] = min(max(v, 0), sane)
 		}
 	}
-	for _, s := range []*float64{&c.Seconds, &c.StoreS, &c.BarrierS, &c.PeersS, &c.DiskS, &c.WriteS, &c.BusyS, &c.CPUS} {
+	if !(c.DoStep > 0) || math.IsInf(c.DoStep, 0) || len(c.Do) == 0 || strings.Trim(c.Do, letters) != "" {
+		c.DoStep, c.Do = 0, ""
+	}
+	for len(c.Do) > max(most, 1) { // of flat, say, for which a node reckons with no other
+		c.DoStep, c.Do = 2*c.DoStep, thinner(c.Do)
+	}
+	times := []*float64{&c.Seconds, &c.WriteS, &c.BusyS, &c.CPUS}
+	for i := range c.Spent {
+		times = append(times, &c.Spent[i])
+	}
+	for _, s := range times {
 		if math.IsNaN(*s) || math.IsInf(*s, 0) || *s < 0 {
 			*s = 0
 		}
 	}
 	for _, k := range []*Capacity{&c.Carries.In, &c.Carries.Out, &c.Carries.Store} {
-		if math.IsInf(float64(k.Rate), 0) || !k.Known() || k.From != Declared && k.From != NIC && k.From != Seen {
+		if math.IsInf(float64(k.Rate), 0) || !k.Known() || k.From != Declared && k.From != NIC && k.From != Probed && k.From != Seen {
 			*k = Capacity{}
+		}
+		if k.From != Probed {
+			k.At = time.Time{}
 		}
 	}
 	return c
@@ -176,5 +190,19 @@ func (c Course) Thinner() Course {
 		return whole(halve(f))
 	}
 	c.Step, c.Store, c.Peers, c.Sent = 2*c.Step, thin(c.Store), thin(c.Peers), thin(c.Sent)
+	c.DoStep, c.Do = 2*c.DoStep, thinner(c.Do)
 	return c
+}
+
+// thinner is half of the letters: of two the first, unless it is nothing.
+func thinner(do string) string {
+	var out []byte
+	for i := 0; i < len(do); i += 2 {
+		k := do[i]
+		if k == Other.Letter() && i+1 < len(do) {
+			k = do[i+1]
+		}
+		out = append(out, k)
+	}
+	return string(out)
 }

@@ -80,7 +80,7 @@ func packCourses(courses map[string]account.Course, limit int) ([]byte, error) {
 		}
 		thinner, lines := map[string]account.Course{}, false
 		for name, c := range courses {
-			lines = lines || len(c.Store) > 1
+			lines = lines || len(c.Store) > 1 || len(c.Do) > 1
 			thinner[name] = c.Thinner()
 		}
 		if !lines {

@@ -110,27 +110,40 @@ func TestDeclaredRates(t *testing.T) {
 	}
 }
 
-// A link between sites is one where there are several, and nobody inside had the object.
-func TestFedSites(t *testing.T) {
+// A link between sites is one where there are several. The object comes in where nobody inside had it.
+func TestSites(t *testing.T) {
 	for _, c := range []struct {
 		members string // a site each, with ! of who held it before
 		want    string
 	}{
-		{"east east", ""}, {"- -", ""}, {"east west", "east west"}, {"east! east west", "west"}, {"west west east east!", "west"}, {"east -", "east"}, {"", ""},
+		{"east east", ""}, {"- -", ""}, {"east west", "east west"}, {"east! east west", "east! west"}, {"west west east east!", "east! west"}, {"east -", "east"}, {"", ""},
 	} {
 		var j Job
 		for s := range strings.FieldsSeq(c.members) {
 			site, held := strings.CutSuffix(s, "!")
 			j.Members = append(j.Members, Member{Site: strings.Trim(site, "-"), Held: held})
 		}
-		if got := strings.Join(j.fedSites(), " "); got != c.want {
+		var got []string
+		for _, s := range j.sites() {
+			name := s.Name
+			if s.Held {
+				name += "!"
+			}
+			got = append(got, name)
+		}
+		if got := strings.Join(got, " "); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.members, got, c.want)
 		}
 		if c.want == "east west" {
-			j.State, j.Object.Size, j.Nodes = Done, 1448e6, []NodeStatus{{Name: "a", State: Done, DoneS: 11}}
+			j.Members[0].Name = "a"
+			j.State, j.Object.Size, j.Nodes = Done, 1448e6, []NodeStatus{{Name: "a", State: Done, DoneS: 11, StoreBytes: 700e6, PeerBytes: 800e6, CrossedBytes: 748e6}}
 			j.Spec.Declared = map[string]unit.Bandwidth{"site.east": 151.4e6}
-			if a := j.Account(nil); math.Abs(a.Bound-10) > 1e-9 || a.Binding().Name != "east" {
+			a := j.Account(nil)
+			if math.Abs(a.Bound-10) > 1e-9 || a.Binding().Name != "east" {
 				t.Errorf("with a link into the east: got %+v", a)
+			}
+			if want := []account.Entry{{Site: "east", Nodes: 1, Store: 700e6, Others: 748e6, Copies: 1}, {Site: "west"}}; !reflect.DeepEqual(a.Entries, want) {
+				t.Errorf("what came in: got %+v, want %+v", a.Entries, want)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/freshet/freshet/internal/access"
@@ -66,12 +67,15 @@ type Job struct {
 // have taken, and what held it up. courses are Client.Courses.
 func (j Job) Account(courses map[string]account.Course) account.Account {
 	facts := account.Job{Size: j.Object.Size, Done: j.State == Done, Store: account.Capacity{Rate: j.Spec.Declared["store"], From: account.Declared}}
-	for _, site := range j.fedSites() {
-		facts.Sites = append(facts.Sites, account.Site{Name: site, Inbound: account.Capacity{Rate: account.Payload(j.Spec.Declared["site."+site], 0), From: account.Declared}})
+	site := map[string]string{} // by node
+	for _, m := range j.Members {
+		site[m.Name] = m.Site
 	}
+	facts.Sites = j.sites()
 	for _, n := range j.Nodes {
 		k := account.Node{
-			Name: n.Name, Held: n.State == Present, NoAccess: n.NoAccess, Store: n.StoreBytes, Peers: n.PeerBytes, Sent: n.SentBytes, Course: courses[n.Name],
+			Name: n.Name, Site: site[n.Name], Held: n.State == Present, NoAccess: n.NoAccess, Course: courses[n.Name],
+			Store: n.StoreBytes, Peers: n.PeerBytes, Crossed: n.CrossedBytes, Sent: n.SentBytes,
 		}
 		if n.State == Done {
 			k.DoneS = n.DoneS
@@ -81,22 +85,21 @@ func (j Job) Account(courses map[string]account.Course) account.Account {
 	return account.Of(facts)
 }
 
-// fedSites are the sites that the object comes into from outside, by name, if
-// there are several and so a link between them. Where a member held it before, it need not.
-func (j Job) fedSites() []string {
-	fed := map[string]bool{}
+// sites are those of the members, by name, if there are several and so a link
+// between them. Members of no site are none of their own, and all of another.
+func (j Job) sites() (list []account.Site) {
+	held := map[string]bool{}
 	for _, m := range j.Members {
-		soFar, known := fed[m.Site]
-		fed[m.Site] = (soFar || !known) && !m.Held
+		held[m.Site] = held[m.Site] || m.Held
 	}
-	var names []string
-	for site, needs := range fed {
-		if site != "" && needs && len(fed) > 1 {
-			names = append(names, site)
+	for site, h := range held {
+		if site != "" && len(held) > 1 {
+			inbound := account.Capacity{Rate: account.Payload(j.Spec.Declared["site."+site], 0), From: account.Declared}
+			list = append(list, account.Site{Name: site, Inbound: inbound, Held: h})
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.SortFunc(list, func(a, b account.Site) int { return strings.Compare(a.Name, b.Name) })
+	return list
 }
 
 // State is where a job or one node's part of it stands.
@@ -123,23 +126,24 @@ func (s State) Ended() bool { return s != Preparing && s != Running }
 // NodeStatus is one node's part of a job, as last heard from it. It is a
 // snapshot, never a difference, so a lost or repeated one does no harm.
 type NodeStatus struct {
-	Name       string     `json:"name"`
-	State      State      `json:"state"`
-	Serving    bool       `json:"serving,omitempty"`     // done or present, and still giving to others: the part has not ended
-	Phase      int        `json:"phase,omitempty"`       // 1: reads from the store, 2: exchanges with peers
-	Have       unit.Bytes `json:"have"`                  // bytes of checked pieces on its disk
-	StoreBytes unit.Bytes `json:"store_bytes"`           // payload read from the store, thrown away ones included
-	StoreS     float64    `json:"store_s,omitempty"`     // seconds for which it read them
-	PeerBytes  unit.Bytes `json:"peer_bytes"`            // payload received from peers, likewise
-	SentBytes  unit.Bytes `json:"sent_bytes"`            // payload given to peers
-	PlainPeers int        `json:"plain_peers,omitempty"` // neighbours with which it exchanged in plain TCP (--security trusted)
-	Verified   string     `json:"verified,omitempty"`    // when done: "source" or "peers"
-	SHA256     string     `json:"sha256,omitempty"`
-	NoAccess   bool       `json:"no_access,omitempty"` // it may not read the source itself, and got all from others
-	DoneS      float64    `json:"done_s,omitempty"`    // seconds from Accepted to the file in its place, by the node's clock
-	Waiting    string     `json:"waiting,omitempty"`   // what it waits for at this moment, in words
-	Faults     []Fault    `json:"faults,omitempty"`    // what it saw go wrong with others; the job may well succeed
-	Error      string     `json:"error,omitempty"`     // when failed: the cause and what to do, one line
+	Name         string     `json:"name"`
+	State        State      `json:"state"`
+	Serving      bool       `json:"serving,omitempty"`       // done or present, and still giving to others: the part has not ended
+	Phase        int        `json:"phase,omitempty"`         // 1: reads from the store, 2: exchanges with peers
+	Have         unit.Bytes `json:"have"`                    // bytes of checked pieces on its disk
+	StoreBytes   unit.Bytes `json:"store_bytes"`             // payload read from the store, thrown away ones included
+	StoreS       float64    `json:"store_s,omitempty"`       // seconds for which it read them
+	PeerBytes    unit.Bytes `json:"peer_bytes"`              // payload received from peers, likewise
+	CrossedBytes unit.Bytes `json:"crossed_bytes,omitempty"` // of these from nodes that are not of its site, if it is of one
+	SentBytes    unit.Bytes `json:"sent_bytes"`              // payload given to peers
+	PlainPeers   int        `json:"plain_peers,omitempty"`   // neighbours with which it exchanged in plain TCP (--security trusted)
+	Verified     string     `json:"verified,omitempty"`      // when done: "source" or "peers"
+	SHA256       string     `json:"sha256,omitempty"`
+	NoAccess     bool       `json:"no_access,omitempty"` // it may not read the source itself, and got all from others
+	DoneS        float64    `json:"done_s,omitempty"`    // seconds from Accepted to the file in its place, by the node's clock
+	Waiting      string     `json:"waiting,omitempty"`   // what it waits for at this moment, in words
+	Faults       []Fault    `json:"faults,omitempty"`    // what it saw go wrong with others; the job may well succeed
+	Error        string     `json:"error,omitempty"`     // when failed: the cause and what to do, one line
 }
 
 // over says whether the node's part has ended, not only its own file's way.

@@ -233,6 +233,7 @@ func settle(last, final NodeStatus) NodeStatus {
 	last.Serving, last.Waiting = false, ""
 	last.StoreBytes, last.PeerBytes = max(last.StoreBytes, final.StoreBytes), max(last.PeerBytes, final.PeerBytes)
 	last.SentBytes, last.StoreS = max(last.SentBytes, final.SentBytes), max(last.StoreS, final.StoreS)
+	last.CrossedBytes = max(last.CrossedBytes, final.CrossedBytes)
 	last.SHA256 = cmp.Or(last.SHA256, final.SHA256)
 	return last
 }

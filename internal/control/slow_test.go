@@ -28,7 +28,10 @@ func TestSlowStores(t *testing.T) {
 			t.Errorf("%s: %q", tt.name, slow)
 		}
 	}
-	s := bounded(NodeStatus{State: Running, StoreS: math.NaN()}, 1)
+	s := bounded(NodeStatus{State: Running, StoreS: math.NaN(), PeerBytes: 3, CrossedBytes: 4}, 1)
+	if s.CrossedBytes != 3 {
+		t.Errorf("of 3 bytes from peers %d may have crossed", s.CrossedBytes)
+	}
 	if s.StoreS != 0 {
 		t.Errorf("a node may say that it has read for %v s", s.StoreS)
 	}

@@ -12,7 +12,9 @@
 //	                                                   blocks that nobody waited for any more; protocol: frames that break it
 //	freshet_events_queued, freshet_blocks_queued       what waits for the jobs' loops, and to be sent to peers
 //	freshet_pool_blocks{pool}, freshet_pool_free_blocks{pool}
-//	freshet_wait_seconds_total{for}                    time of jobs waiting: store, barrier, peers, disk; and for a block of a pool
+//	freshet_moving_seconds_total{from}                 time of jobs while something came: store, both, peers
+//	freshet_wait_seconds_total{for}                    time of jobs waiting, while nothing did: store, barrier, peers, disk; and for a
+//	                                                   block of a pool
 //	freshet_jobs_running, freshet_jobs_ended_total{state}  this node's parts
 //	freshet_callers_refused_total{why}                 crowd: too many at once; tls: handshakes, one for each look that the control
 //	                                                   plane takes at a node that registers; hello: data connections
@@ -34,6 +36,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/swarm"
@@ -109,6 +112,7 @@ var (
 	blocks       = desc("blocks_queued", "Blocks that peers have asked for and wait for.")
 	poolBlocks   = desc("pool_blocks", "Blocks of a pool, free ones included.", "pool")
 	poolFree     = desc("pool_free_blocks", "Free blocks of a pool.", "pool")
+	moving       = desc("moving_seconds_total", "Time of jobs while something came, by from where.", "from")
 	waits        = desc("wait_seconds_total", "Time that jobs have waited, by what for.", "for")
 	jobsRunning  = desc("jobs_running", "Jobs in which this node takes part right now.")
 	jobsEnded    = desc("jobs_ended_total", "This node's parts of jobs that have ended, by outcome.", "state")
@@ -127,7 +131,7 @@ type collector struct {
 
 func (c collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		build, fromStore, fromPeer, toPeer, verified, retries, rejected, events, blocks, poolBlocks, poolFree, waits,
+		build, fromStore, fromPeer, toPeer, verified, retries, rejected, events, blocks, poolBlocks, poolFree, moving, waits,
 		jobsRunning, jobsEnded, refused, clusterNodes, clusterJobs, tokens, recordsUp,
 	} {
 		out <- d
@@ -163,7 +167,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			gauge(poolBlocks, float64(pool.Size()), name)
 			gauge(poolFree, float64(pool.Free()), name)
 		}
-		s.Waits(func(what string, d time.Duration) { counter(waits, d.Seconds(), what) })
+		for _, is := range account.Coming {
+			counter(moving, s.Spent(is).Seconds(), is.Of())
+		}
+		for _, is := range account.Waiting {
+			counter(waits, s.Spent(is).Seconds(), is.Of())
+		}
 		counter(waits, (a.Receive.Waited() + a.Send.Waited()).Seconds(), "pool")
 		running, ended := a.Jobs()
 		gauge(jobsRunning, float64(running))

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/swarm"
@@ -57,8 +58,8 @@ func busy(t *testing.T) *Agent {
 		s.Peer(name).Received.Store(int64(111 + i))
 		s.Peer(name).Sent.Store(int64(121 + i))
 	}
-	for i, w := range []swarm.Wait{swarm.ForStore, swarm.ForBarrier, swarm.ForPeers, swarm.ForDisk} {
-		s.Waited(w, time.Duration(131+i)*time.Second)
+	for i, is := range []account.Doing{account.ForStore, account.ForBarrier, account.ForPeers, account.ForDisk, account.FromStore, account.FromBoth, account.FromPeers} {
+		s.Spend(is, time.Duration(131+i)*time.Second)
 	}
 	for _, take := range []struct {
 		pool *peer.Pool
@@ -112,6 +113,10 @@ freshet_jobs_ended_total{state="done"} 47
 freshet_jobs_ended_total{state="failed"} 53
 # TYPE freshet_jobs_running gauge
 freshet_jobs_running 43
+# TYPE freshet_moving_seconds_total counter
+freshet_moving_seconds_total{from="both"} 136
+freshet_moving_seconds_total{from="peers"} 137
+freshet_moving_seconds_total{from="store"} 135
 # TYPE freshet_peer_received_bytes_total counter
 freshet_peer_received_bytes_total{peer="n1"} 111
 freshet_peer_received_bytes_total{peer="n2"} 112

@@ -46,7 +46,7 @@ func (n *Node) takeCourse(e *Event) bool {
 	n.told = [3]unit.Bytes{unit.Bytes(e.StoreBytes), unit.Bytes(e.PeerBytes), unit.Bytes(e.SentBytes)}
 	if e.Course != nil {
 		c := e.Course.Bounded(maxSteps)
-		if c.Step > maxSeconds || c.Seconds > maxSeconds {
+		if c.Step > maxSeconds || c.DoStep > maxSeconds || c.Seconds > maxSeconds {
 			return false
 		}
 		n.course = c
@@ -56,7 +56,7 @@ func (n *Node) takeCourse(e *Event) bool {
 
 // takeAccount takes what an account event says, and nothing that a page could not show.
 func (r *Run) takeAccount(a *account.Account) bool {
-	if a == nil || r.account != nil || len(a.Parts) > 64 || len(a.Stragglers) > maxNames {
+	if a == nil || r.account != nil || len(a.Parts) > maxNames || len(a.Entries) > maxNames || len(a.Stragglers) > maxNames {
 		return false
 	}
 	good := func(v float64) bool { return v >= 0 && v <= math.MaxFloat32 }
@@ -66,6 +66,12 @@ func (r *Run) takeAccount(a *account.Account) bool {
 	clone.Stragglers = nil
 	for _, s := range a.Stragglers {
 		clone.Stragglers = append(clone.Stragglers, cut(s))
+	}
+	clone.Entries = nil
+	for _, e := range a.Entries {
+		ok = ok && e.Nodes >= 0 && e.Store >= 0 && e.Others >= 0 && good(e.Copies)
+		e.Site = cut(e.Site)
+		clone.Entries = append(clone.Entries, e)
 	}
 	clone.Parts = nil
 	for _, p := range a.Parts {
@@ -93,6 +99,48 @@ func (r *Run) hasCourses() bool {
 	return slices.ContainsFunc(r.Nodes, func(n *Node) bool { return n.course.Seconds > 0 })
 }
 
+// hasDoings says whether it is known of some node what it was at, and when.
+func (r *Run) hasDoings() bool {
+	return slices.ContainsFunc(r.Nodes, func(n *Node) bool { return n.course.DoStep > 0 })
+}
+
+// stretch is a time in which a node was at one thing, in seconds.
+type stretch struct {
+	from, to float64
+	is       account.Doing
+}
+
+// stretches are what the node was at until it had the object, or failed.
+func (n *Node) stretches() (out []stretch) {
+	k, until := n.course, n.ended()
+	add := func(s stretch) {
+		if last := len(out) - 1; last >= 0 && out[last].is == s.is {
+			out[last].to = s.to
+		} else if s.to > s.from {
+			out = append(out, s)
+		}
+	}
+	at := 0.0
+	for i := 0; i < len(k.Do) && at < until; i++ {
+		to := min(float64(i+1)*k.DoStep, until)
+		add(stretch{at, to, account.DoingOf(k.Do[i])})
+		at = to
+	}
+	if at < until {
+		add(stretch{at, until, account.Other})
+	}
+	return out
+}
+
+// ended is when the node had the object or failed or, if it told neither, how long its part took.
+func (n *Node) ended() float64 { return cmp.Or(n.DoneAt, n.course.Seconds) }
+
+// doingHues are the colours of what nodes are at.
+var doingHues = []hue{
+	account.Other: closing, account.FromStore: store, account.FromBoth: both, account.FromPeers: peers,
+	account.ForStore: waitStore, account.ForBarrier: held3, account.ForPeers: waitPeers, account.ForDisk: taken,
+}
+
 // lineEnd is where the node's time line has its last bytes that came in.
 func (n *Node) lineEnd() float64 {
 	for i := len(n.course.Store) - 1; i >= 0; i-- {
@@ -116,8 +164,8 @@ func spread(out []float64, width float64, line []int64, step float64) {
 	}
 }
 
-// spent shows what the time of each node went into until it had the object, in
-// the order in which that mostly comes, and the bound as a dashed line.
+// spent shows what each node was at until it had the object, and when, and the
+// bound as a dashed line.
 func spent(r *Run, nodes []*Node, end float64, f format) panel {
 	h := rowHeight(len(nodes))
 	p := newPlot(timeTitle, "node")
@@ -125,22 +173,14 @@ func spent(r *Run, nodes []*Node, end float64, f format) panel {
 	rowsY(p, nodes, f, h)
 	p.Add(drawn(func(c draw.Canvas, x, y func(float64) vg.Length) {
 		vertical(c, p, x)
-		hues := []hue{store, held3, peers, taken, closing}
-		all := make([]boxes, len(hues))
+		all := make([]boxes, len(doingHues))
 		for i, n := range nodes {
-			k := n.course
-			until := cmp.Or(n.DoneAt, k.Seconds)
-			at := max(0, until-k.Seconds) // it began with the job's preparation behind it
-			for what, s := range []float64{k.StoreS, k.BarrierS, k.PeersS, k.DiskS, until} {
-				to := min(at+s, until)
-				if to > at {
-					all[what].add(x(at), y(float64(i)+0.36), x(to), y(float64(i)-0.36))
-				}
-				at = max(at, to)
+			for _, s := range n.stretches() {
+				all[s.is].add(x(s.from), y(float64(i)+0.36), x(s.to), y(float64(i)-0.36))
 			}
 		}
-		for i := range all {
-			all[i].fill(c, hues[i])
+		for is := range all {
+			all[is].fill(c, doingHues[is])
 		}
 		bound := c.Min.X - 100
 		if r.Bound > 0 && r.Bound <= end {
@@ -148,7 +188,7 @@ func spent(r *Run, nodes []*Node, end float64, f format) panel {
 			line(c, ink, 1.5, []vg.Length{5, 3}, bound, c.Min.Y, bound, c.Max.Y)
 		}
 		for i, n := range nodes {
-			at, mid := x(cmp.Or(n.DoneAt, n.course.Seconds)), y(float64(i))
+			at, mid := x(n.ended()), y(float64(i))
 			label, col := seconds(n.DoneAt), ink
 			switch n.State {
 			case Failed:
@@ -164,7 +204,7 @@ func spent(r *Run, nodes []*Node, end float64, f format) panel {
 		}
 	}))
 	return panel{plot: p, height: h*vg.Length(len(nodes)) + 46,
-		label: fmt.Sprintf("%s: what the time of each of %d nodes went into", r.label, len(r.Nodes))}
+		label: fmt.Sprintf("%s: what each of %d nodes was at, over time", r.label, len(r.Nodes))}
 }
 
 // limits are the parts of a run's bound as the page shows them.
@@ -172,10 +212,11 @@ type limits struct {
 	Run     string
 	Verdict string
 	Rows    []limit
+	Sites   [][]string // what came into each; none: nodes were of one, or of none
 }
 
 type limit struct {
-	Title, Seconds, Rate, From, Used, Missing string
+	Title, Seconds, Rate, From, Used, Unknown string
 	Binding                                   bool
 }
 
@@ -190,9 +231,12 @@ func (v *view) limit(rec *Recording) {
 		binding := a.Binding()
 		for i := range a.Parts {
 			p := &a.Parts[i]
-			k := limit{Title: upper(p.Title()), Seconds: unknown, Rate: unknown, From: cmp.Or(p.Sources(), "–"), Used: "–", Missing: named(p.Missing), Binding: p == binding}
+			k := limit{Title: upper(p.Title()), Seconds: unknown, Rate: unknown, From: cmp.Or(p.Sources(), "–"), Used: "–", Unknown: upper(p.Unknown()), Binding: p == binding}
 			if p.Seconds > 0 {
 				k.Seconds = seconds(p.Seconds)
+				if len(p.Missing) > 0 {
+					k.Unknown = "Not known of " + named(p.Missing)
+				}
 			}
 			if p.Rate > 0 {
 				k.Rate = p.Rate.String()
@@ -202,8 +246,20 @@ func (v *view) limit(rec *Recording) {
 			}
 			l.Rows = append(l.Rows, k)
 		}
+		for _, e := range a.Entries {
+			l.Sites = append(l.Sites, []string{e.Site, fmt.Sprint(e.Nodes), fmt.Sprintf("%.2f\u00a0×", e.Copies), e.Store.String(), e.Others.String()})
+		}
 		v.Limits = append(v.Limits, l)
 	}
+}
+
+// cameIn is in short what came into sites, in multiples of the object.
+func cameIn(entries []account.Entry) string {
+	var parts []string
+	for _, e := range entries {
+		parts = append(parts, fmt.Sprintf("%s %.2f\u00a0×", e.Site, e.Copies))
+	}
+	return named(parts)
 }
 
 // verdict is what is to be known of a run in one line; empty if there is nothing.
@@ -249,7 +305,11 @@ func named(names []string) string {
 // spending is what a node's time went into until it had the object.
 func (n *Node) spending() []string {
 	row, k := []string{n.Name}, n.course
-	for _, s := range []float64{k.StoreS, k.BarrierS, k.PeersS, k.DiskS, k.WriteS, k.BusyS, k.CPUS} {
+	var times []float64
+	for _, is := range slices.Concat(account.Coming, account.Waiting) {
+		times = append(times, k.Spent[is])
+	}
+	for _, s := range append(times, k.WriteS, k.BusyS, k.CPUS) {
 		if k.Seconds <= 0 {
 			row = append(row, "–")
 		} else {
@@ -266,7 +326,7 @@ func (n *Node) carries() []string {
 		if !c.Known() {
 			row = append(row, unknown)
 		} else {
-			row = append(row, c.Rate.String()+" ("+c.From.String()+")")
+			row = append(row, c.Rate.String()+" ("+c.Source()+")")
 		}
 	}
 	return row

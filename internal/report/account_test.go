@@ -23,6 +23,7 @@ type kept struct {
 	late      int  // the rank of the one that is far behind; -1: none
 	fails     int  // likewise of one that fails
 	known     bool // what networks carry
+	sites     bool // nodes are of two
 	name      func(rank int) string
 	algorithm string
 }
@@ -33,6 +34,9 @@ func (k kept) lines() []byte {
 	facts := account.Job{Size: size, Done: k.fails < 0}
 	if k.known {
 		facts.Store = account.Capacity{Rate: 200e6, From: account.Declared}
+	}
+	if k.sites {
+		facts.Sites = []account.Site{{Name: "east", Inbound: account.Capacity{Rate: 190e6, From: account.Declared}}, {Name: "west"}}
 	}
 	names := make([]string, k.nodes)
 	var out bytes.Buffer
@@ -60,11 +64,25 @@ func (k kept) lines() []byte {
 			l.Note(min(at+0.25, done), unit.Bytes(store), unit.Bytes(peers), unit.Bytes(sent))
 		}
 		c := l.Course()
-		c.Seconds, c.StoreS, c.BarrierS, c.PeersS, c.DiskS, c.WriteS, c.CPUS = done-0.4, done*0.3, 0.5, done*0.6, 0.3, 1.5, 9
+		c.Seconds, c.WriteS, c.CPUS = done-0.4, 1.5, 9
+		d := account.NewDiary(account.Steps(k.nodes), 0.4)
+		for at := 0.45; at <= done; at += 0.05 {
+			d.Note(at, at < 0.6*done, at > 0.3*done && at < 0.8*done, account.ForStore)
+			if at > done-0.3 {
+				d.Note(at+0.04, false, false, account.ForDisk)
+			}
+		}
+		d.End()
+		c.Spent = d.Times()
+		c.DoStep, c.Do = d.Line()
 		if k.known {
-			c.Carries = account.Capacities{In: account.Capacity{Rate: 1.19e9, From: account.NIC}, Out: account.Capacity{Rate: 1.19e9, From: account.NIC}, Store: account.Capacity{Rate: 60e6, From: account.Seen}}
+			c.Carries = account.Capacities{In: account.Capacity{Rate: 1.19e9, From: account.NIC}, Out: account.Capacity{Rate: 1.19e9, From: account.NIC},
+				Store: account.Capacity{Rate: 60e6, From: account.Probed, At: time.Date(2026, 1, 1, 3, 4, 5, 0, time.UTC)}}
 		}
 		n := account.Node{Name: name, DoneS: done, Store: unit.Bytes(store), Peers: unit.Bytes(peers), Sent: unit.Bytes(sent), Course: c}
+		if k.sites {
+			n.Site, n.Crossed = []string{"east", "west"}[i%2], unit.Bytes(peers)/2
+		}
 		base := swarm.Event{Job: "05hgpfg8r491", Node: name}
 		run := base
 		run.Kind, run.Algorithm, run.Source, run.Size, run.PieceSize, run.Nodes = "run", k.algorithm, "s3://models/llama.bin", size, piece, names
@@ -164,19 +182,19 @@ func TestPageOfAJobThatNobodyRecorded(t *testing.T) {
 	for _, want := range []string{
 		"stream brought the object to all 2 nodes in 23.7 s, 1.11 × the bound; each byte left the store once.",
 		"1.11 × the bound, which the store sets (200 MB/s, declared); held up by the store; stragglers: none.",
-		"What each node’s time went into", "How fast each node received", `<details open="open">`,
+		"What each node was at, and when it waited", "How fast each node received", `<details open="open">`, "fill:var(--both)", "fill:var(--wait-store)",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	for _, not := range []string{"When each node had the object", "How the pieces spread", "Who gave how much to whom"} {
+	for _, not := range []string{"When each node had the object", "How the pieces spread", "Who gave how much to whom", "came into each site"} {
 		if strings.Contains(text, not) {
 			t.Errorf("the page has %q, which nobody recorded", not)
 		}
 	}
 	want := [][]string{
-		{"Resource", "Least time", "Carries", "Known from", "Used", "Unknown of"},
+		{"Resource", "Least time", "Carries", "Known from", "Used", "What is unknown"},
 		{"The links into the nodes", "3.61 s", "1.19 GB/s", "network interface", "15 %", ""},
 		{"The store", "21.5 s", "200 MB/s", "declared", "91 %", ""},
 		{"What the store and all nodes can send", "3.33 s", "2.58 GB/s", "network interface, declared", "", ""},
@@ -187,10 +205,35 @@ func TestPageOfAJobThatNobodyRecorded(t *testing.T) {
 			t.Errorf("line %d of the bound: got %q, want %q", i, got[i], want[i])
 		}
 	}
-	nodes := cells["details"] // three tables
-	if len(nodes) != 9 || !slices.Equal(nodes[1][:5], []string{"#1", "gpu-01", "23.7 s", "–", "2 GiB"}) || nodes[4][7] != "9.00 s" ||
-		!slices.Equal(nodes[7], []string{"gpu-01", "1.19 GB/s (network interface)", "1.19 GB/s (network interface)", "60 MB/s (seen in another job)"}) {
+	nodes := cells["details"] // three tables, the second with two rows of headings
+	if len(nodes) != 10 || !slices.Equal(nodes[1][:5], []string{"#1", "gpu-01", "23.7 s", "–", "2 GiB"}) || len(nodes[5]) != len(nodes[4]) || nodes[5][10] != "9.00 s" ||
+		!slices.Equal(nodes[8], []string{"gpu-01", "1.19 GB/s (network interface)", "1.19 GB/s (network interface)", "60 MB/s (probed 2026-01-01)"}) {
 		t.Errorf("tables of the nodes: got %q", nodes)
+	}
+}
+
+// What came into each site has a line in the summary and a table, and the link into one a line of the bound.
+func TestPageOfSites(t *testing.T) {
+	text, cells := shown(t, keptJob().with(func(k *kept) { k.sites = true }).lines())
+	if !strings.Contains(text, "1.05 × the bound, which the link into site east sets (190 MB/s, declared)") {
+		t.Error("the page does not say what sets the bound")
+	}
+	got := cells["bound"][4:]
+	for i, want := range [][]string{
+		{"The link into site east", "22.6 s", "190 MB/s", "declared", "72 %", ""},
+		{"The link into site west", "unknown", "unknown", "–", "–", "Nobody knows what the link into site west carries: declare it (--declare site.west=RATE of broadcast)"},
+		{"Site", "Nodes", "Came in, × the object", "From the store", "From other sites"},
+		{"east", "1", "0.75 ×", "2 GiB", "1 GiB"},
+		{"west", "1", "0.75 ×", "2 GiB", "1 GiB"},
+	} {
+		if i >= len(got) || !slices.Equal(got[i], want) {
+			t.Errorf("line %d: got %q, want %q", i, got[min(i, len(got)-1)], want)
+		}
+	}
+	if row := cells["summary"]; !slices.ContainsFunc(row, func(r []string) bool {
+		return r[0] == "Came into sites, × the object" && r[1] == "east 0.75 ×, west 0.75 ×"
+	}) {
+		t.Errorf("the summary: got %q", row)
 	}
 }
 
@@ -204,11 +247,11 @@ func TestPageNamesTheStraggler(t *testing.T) {
 	if strings.Contains(text, `<details open`) {
 		t.Error("the table of 400 nodes is not folded")
 	}
-	if got := cells["bound"][2]; got[1] != "unknown" || got[2] != "unknown" || !strings.HasSuffix(got[5], "and 394 more") {
+	if got := cells["bound"][2]; got[1] != "unknown" || got[2] != "unknown" || got[5] != "Nobody knows what the store gives to gpu-01, gpu-02, gpu-03 and 397 more: measure it (freshet probe --source URL), or declare it (--declare store=RATE of broadcast)" {
 		t.Errorf("the unknown store: got %q", got)
 	}
-	if got := len(cells["details"]); got != 3*401 {
-		t.Errorf("%d rows of nodes, want 400 in each of three tables", got-3)
+	if got := len(cells["details"]); got != 3*401+1 {
+		t.Errorf("%d rows of nodes, want 400 in each of three tables", got-4)
 	}
 }
 
@@ -232,7 +275,10 @@ func TestSenselessAccountsAreSkipped(t *testing.T) {
 		`{"kind":"account","job":"05hgpfg8r491","account":{"seconds":-1,"cause":{"what":"store"}}}`,
 		`{"kind":"account","job":"05hgpfg8r491","account":{"bound":1e300}}`,
 		`{"kind":"account","job":"05hgpfg8r491","account":{"parts":[{"by":"store","used":-1}]}}`,
-		`{"kind":"account","job":"05hgpfg8r491","account":{"parts":[` + strings.Repeat(`{"by":"x"},`, 64) + `{"by":"x"}]}}`,
+		`{"kind":"account","job":"05hgpfg8r491","account":{"parts":[` + strings.Repeat(`{"by":"x"},`, maxNames) + `{"by":"x"}]}}`,
+		`{"kind":"account","job":"05hgpfg8r491","account":{"entries":[{"site":"x","store":-1}]}}`,
+		`{"kind":"account","job":"05hgpfg8r491","account":{"entries":[` + strings.Repeat(`{"site":"x"},`, maxNames) + `{"site":"x"}]}}`,
+		`{"kind":"course","job":"05hgpfg8r491","node":"gpu-01","course":{"do_step_s":1e12,"do":"s"}}`,
 		`{"kind":"course","job":"05hgpfg8r491","node":"gpu-01","store_bytes":-1}`,
 		`{"kind":"course","job":"05hgpfg8r491","node":"gpu-01","course":{"step_s":1e12,"store":[1],"peers":[1],"sent":[1]}}`,
 		`{"kind":"course","job":"05hgpfg8r491","node":"gpu-01","course":{"seconds":1e12}}`,
@@ -249,6 +295,51 @@ func TestSenselessAccountsAreSkipped(t *testing.T) {
 	rec, err := Read(bytes.NewReader(slices.Concat(whole, whole)))
 	if err != nil || rec.Skipped != 2 { // one account and one bound a job
 		t.Errorf("all of it twice: %d lines skipped, %v", rec.Skipped, err)
+	}
+}
+
+// A node's stretches follow one another from the beginning to its end, whatever it says of them.
+func TestStretches(t *testing.T) {
+	for _, c := range []struct {
+		do   string
+		step float64
+		done float64
+		want []stretch
+	}{
+		{"-ssbbbbppD", 0.5, 5, []stretch{{0, 0.5, account.Other}, {0.5, 1.5, account.FromStore}, {1.5, 3.5, account.FromBoth}, {3.5, 4.5, account.FromPeers}, {4.5, 5, account.ForDisk}}},
+		{"sB", 1, 1.5, []stretch{{0, 1, account.FromStore}, {1, 1.5, account.ForBarrier}}},
+		{"s", 1, 3, []stretch{{0, 1, account.FromStore}, {1, 3, account.Other}}},
+		{"ssss", 1, 2, []stretch{{0, 2, account.FromStore}}},
+		{"", 0, 2, []stretch{{0, 2, account.Other}}},
+		{"ss", 1, 0, nil},
+	} {
+		n := Node{DoneAt: c.done, course: account.Course{Do: c.do, DoStep: c.step}}
+		if got := n.stretches(); !slices.Equal(got, c.want) {
+			t.Errorf("%s in steps of %v s until %v: got %v, want %v", c.do, c.step, c.done, got, c.want)
+		}
+	}
+}
+
+// A bar without a node's own account says from where pieces came when: with a barrier first from the store and then
+// from peers, without one from both at once.
+func TestSourcesOfPieces(t *testing.T) {
+	const store, peers = fromStore, 0
+	for _, c := range []struct {
+		name               string
+		phase2             float64
+		arrivals           []arrival
+		peersFrom, storeTo float64
+	}{
+		{"two phases", 3, []arrival{{at: 1, from: store}, {at: 2, from: store}, {at: 4, from: peers}, {at: 9, from: peers}}, 3, 2},
+		{"at once", 0.01, []arrival{{at: 1, from: store}, {at: 2, from: peers}, {at: 6, from: store}, {at: 9, from: peers}}, 2, 6},
+		{"nothing from the store", 0.01, []arrival{{at: 2, from: peers}, {at: 9, from: peers}}, 0.01, 0},
+		{"nothing from peers", 0, []arrival{{at: 2, from: store}, {at: 9, from: store}}, 10, 9},
+		{"nothing", 0, nil, 10, 0},
+	} {
+		n := Node{Phase2At: c.phase2, arrivals: c.arrivals}
+		if p, s := n.sources(10); p != c.peersFrom || s != c.storeTo {
+			t.Errorf("%s: got %v and %v, want %v and %v", c.name, p, s, c.peersFrom, c.storeTo)
+		}
 	}
 }
 

@@ -27,9 +27,12 @@ const (
 	ink hue = iota + 1
 	muted
 	grid
-	store   // from the store
-	taken   // from the store, in the place of another node
-	peers   // from peers
+	store // from the store
+	taken // from the store, in the place of another node
+	peers // from peers
+	both  // from the store and from peers
+	waitStore
+	waitPeers
 	closing // checks and publication
 	bad
 	onPale // text on the lower and upper classes of share
@@ -48,7 +51,8 @@ const (
 )
 
 var hueNames = map[hue]string{
-	ink: "ink", muted: "muted", grid: "grid", store: "store", taken: "taken", peers: "peers", closing: "closing", bad: "bad",
+	ink: "ink", muted: "muted", grid: "grid", store: "store", taken: "taken", peers: "peers", both: "both", waitStore: "wait-store", waitPeers: "wait-peers",
+	closing: "closing", bad: "bad",
 	onPale: "on-pale", onDeep: "on-deep", held1: "held1", held2: "held2", held3: "held3", held4: "held4",
 	share1: "share1", share2: "share2", share3: "share3", share4: "share4", share5: "share5", share6: "share6", share7: "share7",
 }

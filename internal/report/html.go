@@ -271,7 +271,11 @@ func (v *view) table(rec *Recording) {
 	})
 	add("Fluid lower bound", false, func(r *Run) cell {
 		if r.Bound == 0 {
-			return cell{Value: unknown, More: "nobody knows what the network carries (--declare of up and agent)"}
+			why := "nobody knows what the network carries: measure it (freshet probe), or declare it (--declare)"
+			if r.account != nil {
+				why = cmp.Or(r.account.Unknown(), why)
+			}
+			return cell{Value: unknown, More: why}
 		}
 		c := cell{Value: seconds(r.Bound)}
 		if r.BoundBy != "" {
@@ -315,6 +319,14 @@ func (v *view) table(rec *Recording) {
 	}
 	add("Left the store, × the object", true, func(r *Run) cell { return moved(r, r.StoreBytes) })
 	add("Came from peers, × the object", false, func(r *Run) cell { return moved(r, r.PeerBytes) })
+	if slices.ContainsFunc(rec.Runs, func(r *Run) bool { return r.account != nil && len(r.account.Entries) > 0 }) {
+		add("Came into sites, × the object", false, func(r *Run) cell {
+			if r.account == nil || len(r.account.Entries) == 0 {
+				return cell{Value: unknown}
+			}
+			return cell{Value: cameIn(r.account.Entries)}
+		})
+	}
 	add("Verified against", false, func(r *Run) cell { return cell{Value: cmp.Or(r.Verified, unknown)} })
 	if len(rec.Runs) > 1 {
 		add("Job", false, func(r *Run) cell { return cell{Value: r.Job} })
@@ -374,8 +386,9 @@ func (v *view) draw(runs []*Run) error {
 	}{
 		{figure: figure{ID: "completion", Title: "When each node had the object",
 			Text: "One bar a node, in rank order, all runs on one time axis.",
-			Legend: []key{{"store", "reads from the store"}, {"peers", "exchanges with peers"}, {"closing", "last checks, sync and rename"},
-				{"fail", "failed"}}},
+			Legend: []key{{"store", "reads from the store"}, {"both", "and gets from peers at the same time"}, {"peers", "gets from peers"},
+				{"closing", "last checks, sync and rename"}, {"fail", "failed"}}},
+			shows: func(r *Run) bool { return !r.hasDoings() }, // else the next one says more
 			panel: func(r *Run, f format) panel {
 				room := 1.1
 				if f.class == "slim" {
@@ -383,11 +396,12 @@ func (v *view) draw(runs []*Run) error {
 				}
 				return completion(r, r.pictured(), end*room, f)
 			}},
-		{figure: figure{ID: "spent", Title: "What each node’s time went into",
-			Text: "One bar a node, until it had the object. What it waited for is added up: the colours say how long, not when.",
-			Legend: []key{{"store", "the store"}, {"held3", "others that read the store"}, {"peers", "peers"}, {"taken", "the disk"},
+		{figure: figure{ID: "spent", Title: "What each node was at, and when it waited",
+			Text: "One bar a node, until it had the object, in steps of which each has the colour of what took most of it. A node waits for something while nothing comes for a quarter of a second.",
+			Legend: []key{{"store", "bytes come from the store"}, {"both", "from the store and from peers"}, {"peers", "from peers"},
+				{"wait-store", "waits for the store"}, {"held3", "waits for others to have read"}, {"wait-peers", "waits for peers"}, {"taken", "waits for the disk"},
 				{"closing", "preparation, checks, and what is not measured"}, {"fail", "failed"}}},
-			shows: (*Run).hasCourses,
+			shows: (*Run).hasDoings,
 			panel: func(r *Run, f format) panel {
 				room := 1.1
 				if f.class == "slim" {
@@ -418,7 +432,6 @@ func (v *view) draw(runs []*Run) error {
 				{"share6", "20–50 %"}, {"share7", "50 % and more"}}}, pieces: true,
 			panel: func(r *Run, f format) panel { return matrix(r, r.pictured(), f) }},
 	}
-	figures[0].shows = func(r *Run) bool { return r.arrivals > 0 || !r.hasCourses() } // else the next one says more
 	if v.Bounded {
 		for i := range figures[:2] {
 			figures[i].Text += " The dashed line is the fluid lower bound."

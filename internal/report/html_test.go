@@ -74,7 +74,7 @@ func TestWaitingIsNotClosing(t *testing.T) {
 
 func TestPageSaysWhichJobItIs(t *testing.T) {
 	for name, c := range map[string]struct{ want, not []string }{
-		"unbounded": {[]string{"job job-steal, accepted 2026-01-02 03:09:05 UTC, in pieces of 256 KiB", "The run in numbers", "nobody knows what the network carries (--declare of up and agent)"},
+		"unbounded": {[]string{"job job-steal, accepted 2026-01-02 03:09:05 UTC, in pieces of 256 KiB", "The run in numbers", "nobody knows what the network carries: measure it (freshet probe), or declare it (--declare)"},
 			[]string{"dashed line", ">bound<", "The bound is", "÷ bound", "side by side"}},
 		"eight": {[]string{"The runs side by side", "<td>job-flat</td>", "2026-01-02 03:08:05 UTC", "dashed line", "The bound is"}, []string{"nobody knows"}},
 	} {

@@ -12,7 +12,7 @@ import (
 const timeTitle = "time since the job was accepted (s)"
 
 // completion shows for each node when it had the object, as a bar that is cut
-// where the node began to exchange with peers and where its last piece was in,
+// where pieces from peers began, where those from the store ended and where the last piece was in,
 // and the bound as a dashed line. end is the common end of time.
 func completion(r *Run, nodes []*Node, end float64, f format) panel {
 	h := rowHeight(len(nodes))
@@ -21,30 +21,30 @@ func completion(r *Run, nodes []*Node, end float64, f format) panel {
 	rowsY(p, nodes, f, h)
 	p.Add(drawn(func(c draw.Canvas, x, y func(float64) vg.Length) {
 		vertical(c, p, x)
-		var first, second, last boxes
+		var reads, overlaps, gets, last boxes
 		for i, n := range nodes {
-			top, bottom := y(float64(i)-0.36), y(float64(i)+0.36)
+			bar := func(b *boxes, from, to float64) {
+				if to > from {
+					b.add(x(from), y(float64(i)+0.36), x(to), y(float64(i)-0.36))
+				}
+			}
 			ends := n.DoneAt
 			if n.State == Unfinished {
 				ends = n.lastSeen()
 			}
-			change, in := ends, ends
+			in := ends
 			if n.State == Done || len(n.arrivals) >= r.Layout.Count() {
 				in = min(ends, n.lastPiece()) // else it wanted pieces to its end, however long none came
 			}
-			if n.Phase2At > 0 {
-				change = min(ends, n.Phase2At)
-			}
-			first.add(x(0), bottom, x(min(change, in)), top)
-			if in > change {
-				second.add(x(change), bottom, x(in), top)
-			}
-			if ends > in {
-				last.add(x(in), bottom, x(ends), top)
-			}
+			peersFrom, storeTo := n.sources(in)
+			bar(&reads, 0, peersFrom)
+			bar(&overlaps, peersFrom, storeTo)
+			bar(&gets, max(peersFrom, storeTo), in)
+			bar(&last, in, ends)
 		}
-		first.fill(c, store)
-		second.fill(c, peers)
+		reads.fill(c, store)
+		overlaps.fill(c, both)
+		gets.fill(c, peers)
 		last.fill(c, closing)
 		bound := c.Min.X - 100
 		if r.Bound > 0 && r.Bound <= end {
@@ -69,6 +69,23 @@ func completion(r *Run, nodes []*Node, end float64, f format) panel {
 	}))
 	return panel{plot: p, height: h*vg.Length(len(nodes)) + 46,
 		label: fmt.Sprintf("%s: when each of %d nodes had the object", r.label, len(r.Nodes))}
+}
+
+// sources are from when pieces from peers are to be reckoned with, and until when pieces from the store, of a node
+// whose last piece was in then. Where the ones begin after the others have ended, they begin when the node began to exchange.
+func (n *Node) sources(in float64) (peersFrom, storeTo float64) {
+	peersFrom = in
+	for _, a := range n.arrivals {
+		if a.from == fromStore {
+			storeTo = min(in, a.at)
+		} else if a.at < peersFrom {
+			peersFrom = a.at
+		}
+	}
+	if n.Phase2At > 0 && storeTo <= n.Phase2At {
+		peersFrom = min(peersFrom, n.Phase2At)
+	}
+	return peersFrom, storeTo
 }
 
 // lastPiece is when the node's last piece was in.

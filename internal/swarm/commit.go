@@ -22,6 +22,7 @@ func (n *node) complete(ctx context.Context) {
 		}
 		verified = BySource
 	}
+	n.note()
 	n.verified, n.commits = verified, true
 	prove := func() error { return nil }
 	if n.accuser != nil {
@@ -87,6 +88,9 @@ func (n *node) committed(err error) {
 		n.fail(err)
 		return
 	}
+	n.note()
+	n.diary.End() // what follows is none of it
+	n.spend()
 	n.done, n.commits, n.doneAt = true, false, n.now
 	n.tellAll(kindDone, nil)
 	n.Recorder.Record(n.now, Event{Kind: "done", Verified: n.verified})

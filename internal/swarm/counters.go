@@ -1,10 +1,12 @@
 package swarm
 
 import (
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/piece"
 )
 
@@ -21,8 +23,8 @@ type Counters struct {
 	Events atomic.Int64 // that wait for the loops of the running jobs; as of their last tick
 	Queued atomic.Int64 // blocks that peers have asked for and wait for; likewise
 
-	waits [waitKinds]atomic.Int64 // nanoseconds
-	peers sync.Map                // name → *PeerCounters
+	spent [len(account.Times{})]atomic.Int64 // nanoseconds, by account.Doing
+	peers sync.Map                           // name → *PeerCounters
 }
 
 // PeerCounters are a peer's share.
@@ -30,24 +32,11 @@ type PeerCounters struct {
 	Received, Sent atomic.Int64 // bytes of payload
 }
 
-// Wait is what a node's part of a job can wait for, while its file is not in its place.
-type Wait int
+// Spend notes for how long a job was at something, while its file was not in its place.
+func (c *Counters) Spend(is account.Doing, d time.Duration) { c.spent[is].Add(int64(d)) }
 
-const (
-	ForStore   Wait = iota // it reads from the store
-	ForBarrier             // others do, and pieces are not passed on before they have ended
-	ForPeers
-	ForDisk // the file is made durable
-	waitKinds
-)
-
-// Waits are times by what was waited for.
-type Waits [waitKinds]time.Duration
-
-var waitNames = [waitKinds]string{ForStore: "store", ForBarrier: "barrier", ForPeers: "peers", ForDisk: "disk"}
-
-// Waited notes that a job has waited.
-func (c *Counters) Waited(w Wait, d time.Duration) { c.waits[w].Add(int64(d)) }
+// Spent is the time of jobs that were at something.
+func (c *Counters) Spent(is account.Doing) time.Duration { return time.Duration(c.spent[is].Load()) }
 
 // Peer is the share of the peer of that name.
 func (c *Counters) Peer(name string) *PeerCounters {
@@ -66,23 +55,13 @@ func (c *Counters) Peers(f func(name string, p *PeerCounters)) {
 	})
 }
 
-// Waits calls f with the time that jobs have waited, by what for.
-func (c *Counters) Waits(f func(what string, d time.Duration)) {
-	for k, name := range waitNames {
-		f(name, time.Duration(c.waits[k].Load()))
-	}
-}
-
 // sample is what of a job's state is in the counters right now.
-type sample struct {
-	at             time.Time
-	events, queued int64
-}
+type sample struct{ events, queued int64 }
 
 // count adds what has changed since the last tick.
 func (n *node) count() {
 	c, last := n.Counters, n.sampled
-	now := sample{at: n.now, events: int64(len(n.events))}
+	now := sample{events: int64(len(n.events))}
 	for rank := range n.neighbours {
 		if l := n.neighbours[rank].link; l != nil {
 			now.queued += int64(l.out.depth())
@@ -90,12 +69,45 @@ func (n *node) count() {
 	}
 	c.Events.Add(now.events - last.events)
 	c.Queued.Add(now.queued - last.queued)
-	if !n.done {
-		what, d := n.waitsFor(), now.at.Sub(last.at)
-		c.Waited(what, d)
-		n.waited[what] += d
-	}
 	n.sampled = now
+	if !n.done {
+		n.note()
+	}
+}
+
+// note enters the time since the last note into the diary.
+func (n *node) note() {
+	store, peers := n.fromStore.Load(), n.arrived.Load()
+	n.diary.Note(n.now.Sub(n.Start).Seconds(), store > n.noted.store, peers > n.noted.peers, n.waitsFor())
+	n.noted.store, n.noted.peers = store, peers
+	n.spend()
+}
+
+// spend counts what has been judged since the last time.
+func (n *node) spend() {
+	times := n.diary.Times()
+	for is, s := range times {
+		n.Counters.Spend(account.Doing(is), time.Duration((s-n.noted.times[is])*float64(time.Second)))
+	}
+	n.noted.times = times
+}
+
+// noted is how far the diary has come.
+type noted struct {
+	store, peers int64
+	times        account.Times // that are in the counters
+}
+
+// arriving counts bytes of blocks as they come: on a slow link a block takes long.
+type arriving struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+func (a arriving) Read(p []byte) (int, error) {
+	k, err := a.r.Read(p)
+	a.n.Add(int64(k))
+	return k, err
 }
 
 // uncount takes a job that ends out of the counters of what is.
@@ -104,16 +116,17 @@ func (n *node) uncount() {
 	n.Counters.Queued.Add(-n.sampled.queued)
 }
 
-func (n *node) waitsFor() Wait {
+// waitsFor is what keeps us, if nothing comes.
+func (n *node) waitsFor() account.Doing {
 	switch {
-	case n.commits:
-		return ForDisk
+	case n.commits, n.Members[n.Self].Held && len(n.fetches) > 0: // who held the object reads it from there
+		return account.ForDisk
 	case len(n.fetches) > 0:
-		return ForStore
+		return account.ForStore
 	case !n.ex.Open():
-		return ForBarrier
+		return account.ForBarrier
 	}
-	return ForPeers
+	return account.ForPeers
 }
 
 // pieceBytes is the size of a piece as a count.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
@@ -75,13 +76,45 @@ func TestCountersSayWhatWasMoved(t *testing.T) {
 			if e, q := c.Events.Load(), c.Queued.Load(); e != 0 || q != 0 {
 				t.Errorf("n%d: %d events and %d blocks are queued by no job", i, e, q)
 			}
-			waited := map[string]time.Duration{}
-			c.Waits(func(what string, d time.Duration) { waited[what] = d })
-			if waited["store"] < b.took[i]/2 { // it is slow, and all else is not
-				t.Errorf("n%d: took %v and waited %v", i, b.took[i], waited)
+			var spent time.Duration
+			for is, s := range p.Spent {
+				if d := c.Spent(account.Doing(is)); (d - time.Duration(s*float64(time.Second))).Abs() > time.Microsecond {
+					t.Errorf("n%d: %v at %q, and it reports %v s", i, d, account.Doing(is).Letter(), s)
+				}
+				spent += c.Spent(account.Doing(is))
+			}
+			if d := b.took[i] - spent; d.Abs() > 2*tickEvery { // the first tick is a moment after its beginning
+				t.Errorf("n%d: took %v and was at something for %v", i, b.took[i], spent)
 			}
 		}
 	})
+}
+
+// What a node is at is one thing at a time. With a barrier it reads, waits for the others and then gets the rest; without one it reads
+// and gets pieces at the same time, which is not waiting for the store.
+func TestWhatNodesAreAt(t *testing.T) {
+	const nodes, size, link = 4, 24 * unit.MiB, unit.Bandwidth(2 * unit.MiB)
+	for _, algorithm := range []string{steal.NonSteal, steal.Stream} {
+		swarmOf(t, nodes, size, algorithm, func(b *bench) {
+			rates := []unit.Bandwidth{0.25, 0.25, 0.25, 0.125} // of its link; the others have read before the last
+			b.onStar(all(link), all(link), func(i int) unit.Bandwidth { return rates[i] * link })
+			b.run()
+			b.complete(BySource, seq(nodes)...)
+			for i, p := range b.results {
+				took := b.took[i].Seconds()
+				share := func(of ...account.Doing) float64 { return p.Spent.Sum(of...) / took }
+				first, last := strings.Trim(p.Do, "-"), strings.TrimRight(p.Do, "D-")
+				switch {
+				case algorithm == steal.Stream && (share(account.FromBoth) < 0.5 || share(account.ForStore, account.ForBarrier) > 0.1):
+					t.Errorf("stream: n%d was at %s in steps of %v s, %v", i, p.Do, p.DoStep, p.Spent)
+				case algorithm == steal.NonSteal && (share(account.FromBoth) > 0.05 || share(account.FromStore) < 0.2 || share(account.FromPeers) < 0.2 || first[0] != 's' || last[len(last)-1] != 'p'):
+					t.Errorf("non-steal: n%d was at %s in steps of %v s, %v", i, p.Do, p.DoStep, p.Spent)
+				case algorithm == steal.NonSteal && (i < 3) != (share(account.ForBarrier) > 0.1):
+					t.Errorf("non-steal: n%d waited for the others for %.2f of the time: %s", i, share(account.ForBarrier), p.Do)
+				}
+			}
+		})
+	}
 }
 
 // What is thrown away is counted by why.

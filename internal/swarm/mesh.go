@@ -458,6 +458,9 @@ func heldWrong(p int) error {
 func (n *node) block(ev evBlock) {
 	rank := ev.link.rank
 	n.fromPeers += unit.Bytes(ev.n)
+	if n.foreign(rank) {
+		n.crossed += unit.Bytes(ev.n)
+	}
 	n.Counters.Peer(n.Members[rank].Name).Received.Add(int64(ev.n))
 	if !ev.wanted {
 		n.Counters.Unasked.Add(int64(ev.n))

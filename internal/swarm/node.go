@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
@@ -86,12 +87,15 @@ type node struct {
 
 	have, fromPeers, sent unit.Bytes
 	fromStore             atomic.Int64 // bytes read; the fetcher counts
+	arrived               atomic.Int64 // bytes of blocks from peers so far, of those that have not come whole yet, too; the links count
 	seenStore             int64        // fromStore when we last looked
 	faults                []Fault
 	blamed                int
 	reported              time.Time
+	crossed               unit.Bytes // of fromPeers, from nodes that are not of our site, if we are of one
 	sampled               sample
-	waited                Waits
+	diary                 *account.Diary
+	noted                 noted
 	fatal                 error
 }
 
@@ -140,8 +144,9 @@ func newNode(c Config) *node {
 	n := &node{
 		Config: c, policy: c.policy(), digest: c.Object.Checksum.Algorithm,
 		events: make(chan any, 64), ended: make(chan struct{}),
-		now: now, moved: now, idle: now, appetite: steal.NewAppetite(), twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), sampled: sample{at: now}, man: exchange.NewManifest(c.Layout),
+		now: now, moved: now, idle: now, appetite: steal.NewAppetite(), twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
 		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{},
+		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
 	if !c.Object.Checksum.Usable(c.Layout) {
 		n.digest = piece.CRC64NVME
@@ -525,8 +530,10 @@ func (n *node) fault(who, cause string) {
 func (n *node) progress() Progress {
 	p := Progress{
 		Phase: n.phase, Have: n.have, StoreBytes: unit.Bytes(n.fromStore.Load()), StoreTime: n.reading(), PeerBytes: n.fromPeers, SentBytes: n.sent,
-		Done: n.done, DoneAt: n.doneAt, Verified: n.verified, Waited: n.waited, Faults: append([]Fault(nil), n.faults...),
+		CrossedBytes: n.crossed,
+		Done:         n.done, DoneAt: n.doneAt, Verified: n.verified, Spent: n.diary.Times(), Faults: append([]Fault(nil), n.faults...),
 	}
+	p.DoStep, p.Do = n.diary.Line()
 	for rank := range n.neighbours {
 		if n.neighbours[rank].plain {
 			p.PlainPeers++

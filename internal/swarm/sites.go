@@ -48,6 +48,12 @@ func (n *node) beginImports(sites []int) {
 	n.ex.Importing(n.imports.Mine())
 }
 
+// foreign says whether what comes from another member comes into our site with it.
+func (n *node) foreign(rank int) bool {
+	site := n.Members[n.Self].Site
+	return site != "" && n.Members[rank].Site != site
+}
+
 // mate says whether another member shares what crosses with us.
 func (n *node) mate(rank int) bool {
 	return n.imports != nil && rank != n.Self && n.Members[rank].Site == n.Members[n.Self].Site

@@ -53,6 +53,16 @@ func (b *bench) crossed(sites []string, site string) (n int) {
 	return n
 }
 
+// told is how many bytes the nodes of a site say that they got from others.
+func (b *bench) told(sites []string, site string) (n int) {
+	for i, p := range b.results {
+		if sites[i] == site {
+			n += int(p.CrossedBytes)
+		}
+	}
+	return n
+}
+
 // Each piece enters each site once, wherever it is read, with every algorithm that exchanges.
 func TestPiecesEnterSitesOnce(t *testing.T) {
 	sites := []string{"east", "west", "east", "west", "west", "east"}
@@ -74,8 +84,12 @@ func TestPiecesEnterSitesOnce(t *testing.T) {
 					if most := b.configs[0].Layout.Count() / 50; pieces != b.configs[0].Layout.Count() || again > most {
 						t.Errorf("%s, the store %s: %d pieces entered %s, %d of them again; at most %d may have", algorithm, where, pieces, site, again, most)
 					}
-					if n := b.crossed(sites, site); n > int(size)*102/100 {
+					n := b.crossed(sites, site)
+					if n > int(size)*102/100 {
 						t.Errorf("%s, the store %s: %d bytes crossed into %s, of an object of %d", algorithm, where, n, site, size)
+					}
+					if told := b.told(sites, site); told > n || told < n-int(size)*4/100 {
+						t.Errorf("%s, the store %s: the nodes of %s say that %d bytes came from elsewhere, and %d did, headers and messages included", algorithm, where, site, told, n)
 					}
 				}
 			})
@@ -135,6 +149,11 @@ func TestNodesOfNoSite(t *testing.T) {
 			}
 			if n := newNode(b.configs[1]); (n.imports == nil) != (sites[1] == "" || sites[1] == sites[0]) {
 				t.Errorf("sites %q: the second node imports: %v", sites, n.imports != nil)
+			}
+			for i, p := range b.results {
+				if p.CrossedBytes > 0 && (sites[i] == "" || sites[1] == sites[0]) {
+					t.Errorf("sites %q: %d bytes crossed into that of node %d", sites, p.CrossedBytes, i)
+				}
 			}
 		})
 	}

@@ -46,6 +46,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/internal/access"
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/piece"
@@ -116,8 +117,12 @@ type Progress struct {
 	DoneAt     time.Time
 	Verified   string // when Done: "source" or "peers"
 	Waiting    string // for what, in words; empty if it is not
-	Waited     Waits  // until the file was in its place
 	Faults     []Fault
+
+	CrossedBytes unit.Bytes    // of PeerBytes, from nodes that are not of this node's site, if it is of one
+	Spent        account.Times // what the time went into until the file was in its place; the last quarter of a second follows at the end
+	DoStep       float64       // seconds since Start, in
+	Do           string        // each of which the node was mostly at this (account.Diary)
 }
 
 // Verified values: what proved the bytes.
@@ -234,6 +239,8 @@ func Run(ctx context.Context, c Config) (Progress, error) {
 	})
 	n := newNode(c)
 	err := n.run(ctx)
+	n.diary.End()
+	n.spend()
 	if err != nil {
 		if errors.Is(err, context.Canceled) && context.Cause(ctx) != nil {
 			err = context.Cause(ctx)
