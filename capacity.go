@@ -182,17 +182,27 @@ func storeOf(source string) string {
 }
 
 // carries is what this node's network carries, for a job that begins now: what is
-// not declared and not told by the network card is the most that was seen in other jobs.
+// not declared and not told by the network card is the most that went through in a probe or in other jobs.
 func (w *worker) carries(job control.Job) account.Capacities {
-	c, past := w.network, w.history.most(storeOf(job.Spec.Source))
-	seen := func(k account.Capacity, rate unit.Bandwidth) account.Capacity {
-		if k.Known() || rate <= 0 {
+	store := storeOf(job.Spec.Source)
+	c, past, probed := w.network, w.history.most(store), w.probes.carries(store)
+	most := func(k, probed account.Capacity, seen unit.Bandwidth) account.Capacity {
+		switch {
+		case k.Known():
 			return k
+		case probed.Rate >= seen && probed.Known():
+			return probed
+		case seen > 0:
+			return account.Capacity{Rate: seen, From: account.Seen}
 		}
-		return account.Capacity{Rate: rate, From: account.Seen}
+		return k
 	}
-	c.In, c.Out, c.Store = seen(c.In, past.In), seen(c.Out, past.Out), seen(c.Store, past.Store)
-	if c.Store.Known() && c.In.Known() && c.In.Rate < c.Store.Rate {
+	c.In, c.Out, c.Store = most(c.In, probed.In, past.In), most(c.Out, probed.Out, past.Out), most(c.Store, probed.Store, past.Store)
+	switch {
+	case !c.In.Known() || !c.Store.Known() || c.Store.Rate <= c.In.Rate:
+	case c.In.From.AtLeast() && c.Store.From.AtLeast(): // what the store gives has come in
+		c.In = c.Store
+	default:
 		c.Store = c.In
 	}
 	return c

@@ -77,7 +77,7 @@ func TestDeclaredCapacities(t *testing.T) {
 // What is not declared comes from other jobs, and what was seen of one store says nothing of another.
 func TestCapacitiesSeenInOtherJobs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rates.json")
-	w := &worker{history: openHistory(path), network: account.Capacities{Out: account.Capacity{Rate: 7, From: account.NIC}}}
+	w := &worker{history: openHistory(path), probes: openProbes(path + "-"), network: account.Capacities{Out: account.Capacity{Rate: 7, From: account.NIC}}}
 	job := control.Job{Spec: control.Spec{Source: "s3://b/k?endpoint=http://h:1&region=x"}}
 	if got := w.carries(job); got != (account.Capacities{Out: w.network.Out}) {
 		t.Errorf("with no other jobs: got %+v", got)
@@ -111,6 +111,61 @@ func TestCapacitiesSeenInOtherJobs(t *testing.T) {
 	if got := openHistory(path).most("other"); got != (account.Peak{}) {
 		t.Errorf("of a broken file: got %+v", got)
 	}
+}
+
+// A probe is reckoned with where nothing is declared and no network card tells its speed, and
+// where no other job has seen more; what it measured of one store says nothing of another.
+func TestCapacitiesThatWereProbed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "probe.json")
+	none := openHistory(filepath.Join(t.TempDir(), "rates.json"))
+	w := &worker{history: none, probes: openProbes(path)}
+	job := control.Job{Spec: control.Spec{Source: "s3://b/k?endpoint=http://h:1"}}
+	store := storeOf(job.Spec.Source)
+	day := func(d int) time.Time { return time.Date(2026, 11, d, 1, 2, 3, 0, time.UTC) }
+	probed := func(rate unit.Bandwidth, d int) account.Capacity {
+		return account.Capacity{Rate: rate, From: account.Probed, At: day(d)}
+	}
+	add := func(id, store string, found control.NodeProbe, d int) {
+		t.Helper()
+		if err := w.probes.add(id, store, found, day(d).Add(time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what string, want account.Capacities) {
+		t.Helper()
+		w.probes = openProbes(path)
+		if got := w.carries(job); got != want {
+			t.Errorf("%s: got %+v, want %+v", what, got, want)
+		}
+	}
+	add("a", "", control.NodeProbe{}, 1)
+	check("nothing was measured", account.Capacities{})
+	add("a", "", control.NodeProbe{In: 100}, 1)
+	add("a", "", control.NodeProbe{Out: 50}, 2)
+	add("a", "", control.NodeProbe{In: 90, Out: 60}, 2)
+	add("a", store, control.NodeProbe{Store: 30}, 2)
+	add("a", "https://other ", control.NodeProbe{Store: 99}, 2)
+	check("the most of a probe", account.Capacities{In: probed(100, 1), Out: probed(60, 1), Store: probed(30, 2)})
+	add("b", "", control.NodeProbe{In: 20}, 5)
+	check("another probe, and the store has given more than peers", account.Capacities{In: probed(30, 2), Store: probed(30, 2)})
+	add("b", store, control.NodeProbe{Store: 10}, 5)
+	check("the store once more", account.Capacities{In: probed(20, 5), Store: probed(10, 5)})
+	if err := none.add(pastJob{"j", store, account.Peak{In: 19, Out: 7, Store: 11}}); err != nil {
+		t.Fatal(err)
+	}
+	seen := func(rate unit.Bandwidth) account.Capacity { return account.Capacity{Rate: rate, From: account.Seen} }
+	check("and another job", account.Capacities{In: probed(20, 5), Out: seen(7), Store: seen(11)})
+	w.network.In = account.Capacity{Rate: 5, From: account.NIC}
+	check("and a network card", account.Capacities{In: w.network.In, Out: seen(7), Store: w.network.In})
+	w.network = account.Capacities{}
+	for i := range keepStores {
+		add("c", fmt.Sprint(i), control.NodeProbe{Store: 1}, 6)
+	}
+	check("after many other stores", account.Capacities{In: probed(20, 5), Out: seen(7), Store: seen(11)})
+	if err := os.WriteFile(path, []byte(`{"in":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("of a broken file", account.Capacities{In: seen(19), Out: seen(7), Store: seen(11)})
 }
 
 func TestMachineTime(t *testing.T) {

@@ -39,6 +39,9 @@ type (
 	Capacity = account.Capacity
 	// Capacities are those of a node's network.
 	Capacities = account.Capacities
+	// Probe is what Client.Probe has measured, and ProbedNode what of a node.
+	Probe      = control.Probe
+	ProbedNode = control.ProbedNode
 	// Duration is a time.Duration that JSON shows as text.
 	Duration = control.Duration
 )

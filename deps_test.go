@@ -61,10 +61,11 @@ const order = `
 	objstore < internal/access;
 	steal, exchange, internal/account, internal/access, internal/peer, internal/landing < internal/swarm;
 	steal, internal/access, internal/peer, internal/account < internal/control;
+	steal, objstore, internal/peer, internal/account < internal/probe;
 	internal/swarm, internal/control < internal/metrics;
 
 	# The front door.
-	objstore/open, internal/metrics, internal/landing < freshet;
+	objstore/open, internal/metrics, internal/landing, internal/probe < freshet;
 
 	# The binary, and what only the binary has.
 	objstore/limit < internal/s3serve;

@@ -57,6 +57,7 @@ type worker struct {
 
 	network account.Capacities // as declared, and as the network card says
 	history *history
+	probes  *probes
 
 	counters swarm.Counters
 	retries  atomic.Int64 // of requests to stores
@@ -75,7 +76,7 @@ func openWorker(c *NodeConfig, in, out *pace.Limiter) (*worker, error) {
 		roots: roots, state: c.State, version: c.Version, recordings: filepath.Join(c.State, "recordings"), log: c.Log,
 		receive: peer.NewPool(receiveBlocks), send: peer.NewPool(sendBlocks),
 		dial: peer.Dialer("", limiters(in), limiters(out)), witnesses: map[string]kept{},
-		history: openHistory(filepath.Join(c.State, "rates.json")),
+		history: openHistory(filepath.Join(c.State, "rates.json")), probes: openProbes(filepath.Join(c.State, "probe.json")),
 	}
 	if err := os.MkdirAll(w.recordings, 0o700); err != nil {
 		roots.Close()

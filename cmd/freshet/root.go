@@ -61,7 +61,7 @@ Exit codes: 0 all is well, 1 it failed, 2 the command line makes no sense,
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
 		&cobra.Group{ID: "try", Title: "To try things out:"})
 	root.AddCommand(
-		newUp(), newAgent(), newToken(o), newNodes(o), newAdmin(o), newMonitor(o), newDoctor(o),
+		newUp(), newAgent(), newToken(o), newNodes(o), newAdmin(o), newMonitor(o), newDoctor(o), newProbe(o),
 		newBroadcast(o), newJobs(o), newJob(o), newCancel(o),
 		newDemo(), newSim(), newTopo(), newPlan(), newS3(), newVersion())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -89,7 +89,8 @@ type member struct {
 	idle    chan struct{} // closed when leaving and no part is running; nil: not leaving
 	beaten  time.Time     // when the hub last answered a beat
 	parts   map[string]*part
-	removed string // version of the list of removed nodes that is in force
+	probing context.CancelCauseFunc // ends the part in a probe that is under way; nil: none is
+	removed string                  // version of the list of removed nodes that is in force
 }
 
 // Run serves the hub until ctx ends, which is no error, or the hub refuses

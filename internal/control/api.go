@@ -28,6 +28,7 @@ import (
 //	remove     nodeRequest        nothing
 //	token      tokenRequest       tokenAnswer
 //	check      checkRequest       Check
+//	probe      probeRequest       Probe
 //	monitor    monitorRequest     monitorAnswer
 //	tokens     –                  []TokenView, newest first
 //	withdraw   withdrawRequest    TokenView, as it was
@@ -129,6 +130,12 @@ func (h *Hub) call(ctx context.Context, verb string, m *nats.Msg) (any, error) {
 			return nil, err
 		}
 		return h.check(ctx, r)
+	case "probe":
+		var r probeRequest
+		if err := read(&r); err != nil {
+			return nil, err
+		}
+		return h.probe(ctx, r)
 	case "monitor":
 		var r monitorRequest
 		if err := read(&r); err != nil {

@@ -29,6 +29,7 @@
 //	down.NAME.start      hub → node      request: start; answer: nothing
 //	down.NAME.cancel     hub → node      request: stop; answer: nothing
 //	down.NAME.check      hub → node      request: CheckRequest; answer: NodeCheck
+//	down.NAME.probe      hub → node      request: ProbeStep; answer: NodeProbe
 //	down.NAME.recording  hub → node      request: chunk; answer: bytes, and the header Freshet-End on the last
 //	api.VERB             admin → hub     request and answer: see api.go
 //	watch.job.ID         hub → admin     Job, at most 4 Hz

@@ -133,6 +133,7 @@ type fakeRunner struct {
 	record  string
 	found   NodeCheck // what Check says
 	course  account.Course
+	probe   func(context.Context, ProbeStep) (NodeProbe, error)
 
 	mu      sync.Mutex
 	finish  chan NodeStatus // what Run returns
@@ -151,6 +152,9 @@ func (f *fakeRunner) Prepare(context.Context, Job) (Prepared, error) {
 	return Prepared{Present: f.present}, f.prepErr
 }
 func (f *fakeRunner) Check(context.Context, CheckRequest) NodeCheck { return f.found }
+func (f *fakeRunner) Probe(ctx context.Context, s ProbeStep) (NodeProbe, error) {
+	return f.probe(ctx, s)
+}
 func (f *fakeRunner) Run(ctx context.Context, job Job, lost <-chan []string, report func(NodeStatus)) (NodeStatus, account.Course) {
 	f.mu.Lock()
 	f.started++

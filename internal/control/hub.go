@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -52,6 +53,7 @@ type Hub struct {
 	external  *nats.Conn // nil: the records are in the embedded server
 	joins     chan struct{}
 	failures  failures
+	probing   atomic.Bool // a probe is under way
 
 	keys  sync.Mutex              // held while certificates are issued or revoked, so that none slips past a removal; taken before mu
 	wg    sync.WaitGroup          // everything that Run waits for

@@ -94,6 +94,12 @@ func (m *member) call(ctx context.Context, verb string, body []byte) (any, error
 			return nil, err
 		}
 		return m.check(ctx, r)
+	case "probe":
+		var s ProbeStep
+		if err := read(&s); err != nil {
+			return nil, err
+		}
+		return m.probe(ctx, s)
 	case "recording":
 		var c chunk
 		if err := read(&c); err != nil {
@@ -123,6 +129,9 @@ func (m *member) prepare(ctx context.Context, j Job) (Prepared, error) {
 			return Prepared{}, fail(ErrConflict, "job %s is writing to %s already", id, j.Spec.Dest)
 		}
 	}
+	if m.probing != nil {
+		m.probing(errJobCame)
+	}
 	m.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, prepareWithin-time.Second)
 	defer cancel()
@@ -151,6 +160,9 @@ func (m *member) start(ctx context.Context, s start) error {
 	}
 	if m.leaving {
 		return fail(ErrRefused, "%v", ErrStopped)
+	}
+	if m.probing != nil {
+		m.probing(errJobCame)
 	}
 	p.job = s.Job
 	if s.Age > 0 { // by our own clock, which may be another than the hub's
