@@ -37,6 +37,7 @@ const order = `
 	unit < internal/form < topo;
 	steal < internal/account;
 	NONE < sim, internal/lp;
+	internal/lp < internal/lp/highs;
 	topo, sim, internal/lp < planner;
 	topo < internal/picture;
 
@@ -72,7 +73,7 @@ const order = `
 	internal/swarm, internal/account < internal/report;
 	steal, exchange, topo, sim, objstore/limit < internal/scenario;
 	internal/lab, objstore/s3 < internal/lab/cluster;
-	freshet, internal/s3serve, internal/report, internal/scenario, internal/picture, planner < cmd/freshet;
+	freshet, internal/s3serve, internal/report, internal/scenario, internal/picture, planner, internal/lp/highs < cmd/freshet;
 	internal/lab < cmd/freshet-lab;
 
 	# The figures.
@@ -98,6 +99,7 @@ const fences = `
 	github.com/minio/crc64nvme      piece
 	github.com/nats-io              internal/control
 	github.com/safchain/ethtool     internal/lab
+	github.com/tetratelabs/wazero   internal/lp/highs
 	github.com/prometheus           internal/metrics
 	github.com/coreos/go-systemd    cmd/freshet
 	github.com/spf13/cobra          cmd/freshet, cmd/freshet-lab

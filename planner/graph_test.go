@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/internal/lp"
+	"github.com/freshet/freshet/internal/lp/highs"
 	"github.com/freshet/freshet/topo"
 	"github.com/freshet/freshet/unit"
 )
@@ -492,6 +493,54 @@ func TestManyPairs(t *testing.T) {
 			t.Errorf("%s: throughput %v, bound %v (%s), gap %v; the smallest rate %v, the floor %v", kind, got.Throughput, got.Bound, got.BoundBy, got.Gap, got.MinRate, p.share)
 		}
 	}
+}
+
+// HiGHS has the same optimum for the programs of column generation as our own method, and is not asked where that one does not fail.
+func TestSecondSolver(t *testing.T) {
+	second := &highs.Solver{}
+	t.Cleanup(second.Close)
+	n, ts := problem(t, topo.Shape{Kind: "skewed", Hosts: 40, Seed: 7}, 4, 2, 6)
+	for _, floor := range []float64{0, 0.5} {
+		_, want := planned(t, n, Options{Floor: floor}, ts...)
+		p, err := New(n, Options{Floor: floor, Second: counted{second, new(int)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range ts {
+			if _, err := p.Add(one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		asked := n.second.(counted).n
+		if finished(t, p); *asked > 0 {
+			t.Errorf("asked %d times where nothing fails", *asked)
+		}
+		// The programs of column generation, once more, by HiGHS alone.
+		for _, m := range []*market{p.main.market, p.free.market} {
+			sol, err := second.Solve(m.prog)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value, bound, err := m.prog.Check(sol)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if value, bound = value*m.unit, bound*m.unit; m == p.main.market && (!near(value, want.Throughput) || !near(bound, want.Throughput)) {
+				t.Errorf("floor %v: HiGHS has %v, its dual %v; we have %v", floor, value, bound, want.Throughput)
+			}
+		}
+	}
+}
+
+// counted counts how often a solver is asked.
+type counted struct {
+	lp.Solver
+	n *int
+}
+
+func (c counted) Solve(p *lp.Program) (lp.Solution, error) {
+	*c.n++
+	return c.Solver.Solve(p)
 }
 
 // Two destinations can be reached from a third alone, which has to pass on to both.

@@ -13,15 +13,16 @@ type market struct {
 	net    *Network
 	prog   *lp.Program
 	solver lp.Solver
-	unit   float64   // bytes per second that are 1 in the program
-	have   []float64 // by capacity: bytes per second that may be used
-	row    []int32   // by capacity; -1: nobody uses it yet
-	price  []float64 // by capacity, as of the last solution
+	steps  *lp.Simplex // that it takes
+	unit   float64     // bytes per second that are 1 in the program
+	have   []float64   // by capacity: bytes per second that may be used
+	row    []int32     // by capacity; -1: nobody uses it yet
+	price  []float64   // by capacity, as of the last solution
 	sol    lp.Solution
 }
 
-func (n *Network) market(have []float64, solver lp.Solver) *market {
-	m := &market{net: n, prog: &lp.Program{}, solver: solver, have: have, row: make([]int32, len(n.rate)), price: make([]float64, len(n.rate))}
+func (n *Network) market(have []float64, solver *lp.Simplex) *market {
+	m := &market{net: n, prog: &lp.Program{}, solver: lp.Or{First: solver, Second: n.second}, steps: solver, have: have, row: make([]int32, len(n.rate)), price: make([]float64, len(n.rate))}
 	for i, r := range n.rate {
 		m.row[i] = -1
 		m.unit = max(m.unit, r)
@@ -69,8 +70,8 @@ func (m *market) solve() (value, bound float64, err error) {
 // work is how many exchanges and columns the program has taken so far.
 func (m *market) work() int {
 	n := len(m.prog.Cost)
-	if s, ok := m.solver.(*lp.Simplex); ok {
-		n += s.Steps
+	if m.steps != nil {
+		n += m.steps.Steps
 	}
 	return n
 }

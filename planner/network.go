@@ -2,6 +2,8 @@ package planner
 
 import (
 	"slices"
+
+	"github.com/freshet/freshet/internal/lp"
 )
 
 // Network is what planning needs to know of a network: places, hosts first, and
@@ -18,6 +20,8 @@ type Network struct {
 	out      [][]int32 // by place: channels that leave it
 
 	route func(path []int32, from, to int32) ([]int32, bool) // in a tree there is only one
+
+	second lp.Solver // asked where our own method fails; nil: nobody
 
 	tree  bool
 	up    []int32 // by place: the channel to its parent; -1 at the root of its part

@@ -30,6 +30,8 @@ type Options struct {
 	MaxMin bool    // fairness alone: rates rise together until links are full
 	Seed   uint64  // of what Flat and Random draw
 
+	Second lp.Solver // asked about a program where our own method fails; nil: that is an error
+
 	// When planning may end before there is nothing to gain. A plan made so is the same each time, as one that ends with
 	// a time is not.
 	Gap  float64 // share of the bound that may be missing; 0: nothing on trees, a thousandth elsewhere, a hundredth of floors of very many pairs
@@ -100,6 +102,7 @@ func New(net *Network, o Options) (*Planner, error) {
 	case o.Mode == Exact && !net.tree:
 		return nil, fmt.Errorf("mode exact: the network is not a tree whose hosts have one link each; take optimal")
 	}
+	net.second = o.Second
 	return &Planner{net: net, o: o, many: manyPairs}, nil
 }
 

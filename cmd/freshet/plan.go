@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/freshet/freshet/internal/lp/highs"
 	"github.com/freshet/freshet/internal/picture"
 	"github.com/freshet/freshet/planner"
 	"github.com/freshet/freshet/topo"
@@ -66,6 +67,9 @@ Modes, from the plainest to the best:
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[1], err)
 			}
+			second := &highs.Solver{} // costs nothing unless it is asked
+			defer second.Close()
+			o.Second = second
 			began := time.Now()
 			p, err := planner.New(planner.On(g), o)
 			if err != nil {

@@ -10,7 +10,8 @@
 //
 // An answer is worth what Check says of it: x is feasible, y is feasible in the
 // dual, and so the optimum lies between c·x and y·b, whoever computed them. A Solver must not be
-// believed; Simplex is ours, glpsol is asked beside it in the tests.
+// believed; Simplex is ours, and goes on from where it was when a program has grown. HiGHS (package highs) is the reference: the tests hold
+// Simplex against it and against glpsol, and Or asks it where Simplex fails.
 package lp
 
 import (
