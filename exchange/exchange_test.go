@@ -509,7 +509,13 @@ func TestManifest(t *testing.T) {
 	if got := m.Blamed(); !slices.Equal(got, []Blame{{1, 2}}) {
 		t.Errorf("blamed %v, want node 1 for piece 2", got)
 	}
-	if !m.AuditAll() || m.due != 2 {
+	if m.Audit(piece.Range{Lo: 2, Hi: 3}) {
+		t.Error("a piece that was audited is due once more")
+	}
+	if !m.Audit(piece.Range{Lo: 1, Hi: 2}) || m.due != 1 {
+		t.Errorf("%d pieces due, want the one that was asked for", m.due)
+	}
+	if !m.Audit(piece.Range{Lo: 0, Hi: 3}) || m.due != 2 {
 		t.Errorf("%d pieces due, want the two that were read once", m.due)
 	}
 }

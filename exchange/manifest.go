@@ -41,7 +41,7 @@ const MaxTerm = 1
 // Blame says that a node read a piece wrong.
 type Blame struct{ Reader, Piece int }
 
-// NewManifest returns the manifest of an object of which nothing is known.
+// NewManifest returns a manifest in which nothing is known.
 func NewManifest(l piece.Layout) *Manifest {
 	n := l.Count()
 	m := &Manifest{layout: l, entries: make([]Entry, n), first: make([]bool, n), wanted: make([]uint32, n)}
@@ -144,25 +144,27 @@ func (m *Manifest) Settled() bool { return m.known == len(m.entries) && m.due ==
 // Known is the number of pieces whose digest is known.
 func (m *Manifest) Known() int { return m.known }
 
-// Verify holds a settled manifest against the store's checksum. An error of the
-// first reading calls for an audit of all pieces (AuditAll); after that it is final.
-func (m *Manifest) Verify(c piece.Checksum) error {
+// Verify holds a settled manifest against the store's checksum of object i, which shares no piece. An error of the
+// first reading calls for an audit of its pieces (Audit); after that it is final.
+func (m *Manifest) Verify(i int, c piece.Checksum) error {
 	if !m.Settled() {
 		return fmt.Errorf("digests of %d of %d pieces known, %d in doubt", m.known, len(m.entries), m.due)
 	}
-	sums := make([]uint64, len(m.entries))
-	for i, e := range m.entries {
-		sums[i] = e.Sum
+	r := m.layout.Pieces(i)
+	sums := make([]uint64, 0, r.Len())
+	for _, e := range m.entries[r.Lo:r.Hi] {
+		sums = append(sums, e.Sum)
 	}
-	return c.Verify(m.layout, sums)
+	return c.Verify(m.layout.Alone(i), sums)
 }
 
-// AuditAll makes every piece that was read only once due for audit. It returns false if there is none.
-func (m *Manifest) AuditAll() bool {
-	for i := range m.entries {
+// Audit makes every piece of r that was read only once due for audit. It returns false if there is none.
+func (m *Manifest) Audit(r piece.Range) (any bool) {
+	for i := r.Lo; i < r.Hi; i++ {
 		m.want(i, MaxTerm)
+		any = any || m.isDue(i)
 	}
-	return m.due > 0
+	return any
 }
 
 // Due returns all pieces due for audit.

@@ -33,10 +33,12 @@ const (
 	manyPieces   = 1 << 16       // beyond this many, possession sets and announcements grow, so pieces do
 )
 
-// Layout says how an object is cut. The zero Layout is that of an empty object.
+// Layout says how an object is cut, or several that lie one behind the other (Cut). The zero Layout is that of an empty object.
 type Layout struct {
-	Size  unit.Bytes // of the object; zero has no pieces
-	Piece unit.Bytes // of every piece but the last; positive unless Size is zero
+	Size  unit.Bytes // of the object, or of all; zero has no pieces
+	Piece unit.Bytes // of every piece but an object's last, and those that small objects share; positive unless Size is zero
+
+	objects *objects // nil: it is one
 }
 
 // DefaultSize is the piece size for an object of size bytes: 4 MiB, halved
@@ -83,14 +85,21 @@ func (l Layout) Count() int {
 	if l.Size <= 0 {
 		return 0
 	}
+	if l.objects != nil {
+		return len(l.objects.shared)
+	}
 	return int((l.Size + l.Piece - 1) / l.Piece)
 }
 
-// Span is where piece i lies: its offset in the object and its length, which
-// is less than l.Piece only for the last. It panics if there is no piece i.
+// Span is where piece i lies: its offset and its length, which is l.Piece
+// at most. It panics if there is no piece i.
 func (l Layout) Span(i int) (off, n unit.Bytes) {
 	if i < 0 || i >= l.Count() {
 		panic(fmt.Sprintf("piece: no piece %d in an object of %d pieces", i, l.Count()))
+	}
+	if l.objects != nil {
+		off = l.objects.starts[i]
+		return off, l.objects.starts[i+1] - off
 	}
 	off = unit.Bytes(i) * l.Piece
 	return off, min(l.Piece, l.Size-off)

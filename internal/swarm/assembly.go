@@ -20,11 +20,11 @@ import (
 // heard of it and drops it.
 type assembly struct {
 	layout    piece.Layout
-	algorithm piece.Algorithm
-	join      func(sum1, sum2 uint64) uint64 // the digests of what is before a whole block, and of it
+	algorithm func(p int) piece.Algorithm
 
-	mu       sync.Mutex // guards partials
+	mu       sync.Mutex // guards what follows
 	partials map[int]*partial
+	joins    map[piece.Algorithm]func(sum1, sum2 uint64) uint64 // the digests of what is before a whole block, and of it
 }
 
 type partial struct {
@@ -41,8 +41,8 @@ const (
 	here
 )
 
-func newAssembly(l piece.Layout, a piece.Algorithm) *assembly {
-	return &assembly{layout: l, algorithm: a, join: a.Combiner(piece.BlockSize), partials: map[int]*partial{}}
+func newAssembly(l piece.Layout, a func(p int) piece.Algorithm) *assembly {
+	return &assembly{layout: l, algorithm: a, partials: map[int]*partial{}, joins: map[piece.Algorithm]func(sum1, sum2 uint64) uint64{}}
 }
 
 // expect allows rank to give blocks of a piece.
@@ -105,12 +105,17 @@ func (a *assembly) arrived(rank, p, block int, sum uint64) outcome {
 	if x.left--; x.left > 0 {
 		return outcome{}
 	}
-	var whole uint64
+	whole, algorithm := uint64(0), a.algorithm(p)
+	join := a.joins[algorithm]
+	if join == nil {
+		join = algorithm.Combiner(piece.BlockSize)
+		a.joins[algorithm] = join
+	}
 	for b, s := range x.sums {
 		if _, n := blockSpan(a.layout, p, b); n < int(piece.BlockSize) {
-			whole = a.algorithm.Combine(whole, s, unit.Bytes(n))
+			whole = algorithm.Combine(whole, s, unit.Bytes(n))
 		} else {
-			whole = a.join(whole, s)
+			whole = join(whole, s)
 		}
 	}
 	return outcome{whole: true, sum: whole, from: x.from}

@@ -5,22 +5,14 @@ import (
 	"fmt"
 )
 
-// complete commits the file when every piece is here and proved.
+// complete commits the file, or all of several, when every piece is here and proved.
 func (n *node) complete(ctx context.Context) {
 	if n.done || n.commits || n.fatal != nil || !n.ex.Have().Full() || !n.man.Settled() || len(n.doubts) > 0 {
 		return
 	}
-	verified := ByPeers
-	if n.Object.Checksum.Usable(n.Layout) {
-		if err := n.man.Verify(n.Object.Checksum); err != nil {
-			if !n.man.AuditAll() {
-				n.fail(fmt.Errorf("%s: read twice, and still %w; the object in the store is damaged", n.Source, err))
-				return
-			}
-			n.Log.Warn("checksum", "job", n.Job, "error", err)
-			return
-		}
-		verified = BySource
+	verified, again := n.proved()
+	if again {
+		return
 	}
 	n.note()
 	n.verified, n.commits = verified, true
@@ -73,7 +65,7 @@ func (n *node) proof(ctx context.Context) func() error {
 				if k, err := n.File.ReadAt(buf[:size], off); k < size {
 					return fmt.Errorf("read piece %d back: %w", p, err)
 				}
-				sum = n.digest.Update(sum, buf[:size])
+				sum = n.algorithm(p).Update(sum, buf[:size])
 			}
 			if sum != want {
 				return fmt.Errorf("piece %d: %w: the disk does not give back what was written to it (%w)", p, ErrHeldWrong, by)

@@ -3,8 +3,11 @@ package swarm
 import (
 	"encoding/json"
 	"io"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/freshet/freshet/objstore"
 )
 
 // Event is one line of a recording: what happened to one node, and when. A
@@ -14,7 +17,8 @@ import (
 //
 //	kind    fields                              meaning
 //	run     job algorithm source size           first of each node: what is moved, to whom (nodes, in rank order)
-//	        piece_size nodes start              and when the job was accepted
+//	        piece_size nodes start              and when the job was accepted; of several objects the files, one
+//	        files                               behind the other
 //	piece   piece bytes from                    the node has this piece, checked; from is "store" or the
 //	                                            node that gave most of its blocks
 //	work    lo hi from                          the node took over the works of pieces [lo, hi) from a node
@@ -29,12 +33,13 @@ type Event struct {
 	Job  string  `json:"job"`           // on every line, so that files can be merged
 	Node string  `json:"node,omitzero"` // who tells; empty for bound
 
-	Algorithm string    `json:"algorithm,omitzero"`
-	Source    string    `json:"source,omitzero"`
-	Size      int64     `json:"size,omitzero"`       // bytes
-	PieceSize int64     `json:"piece_size,omitzero"` // bytes
-	Nodes     []string  `json:"nodes,omitzero"`
-	Start     time.Time `json:"start,omitzero"`
+	Algorithm string      `json:"algorithm,omitzero"`
+	Source    string      `json:"source,omitzero"`
+	Size      int64       `json:"size,omitzero"`       // bytes
+	PieceSize int64       `json:"piece_size,omitzero"` // bytes
+	Nodes     []string    `json:"nodes,omitzero"`
+	Start     time.Time   `json:"start,omitzero"`
+	Files     []EventFile `json:"files,omitzero"`
 
 	Piece    *int    `json:"piece,omitempty"` // a pointer, since there is a piece 0
 	Bytes    int64   `json:"bytes,omitzero"`
@@ -47,6 +52,30 @@ type Event struct {
 	Verified string  `json:"verified,omitzero"`
 	BoundS   float64 `json:"bound_s,omitzero"`
 	By       string  `json:"by,omitzero"`
+}
+
+// EventFile is one file of several.
+type EventFile struct {
+	Name string `json:"name,omitzero"` // left out of very many
+	Size int64  `json:"size"`          // bytes
+}
+
+// mostNamed is how many files a recording names: each node tells of all of them.
+const mostNamed = 1000
+
+// EventFiles are objects as a recording has them, without what their keys begin with; none if it is one.
+func EventFiles(objects []objstore.Object, prefix string) (files []EventFile) {
+	if len(objects) < 2 {
+		return nil
+	}
+	for _, o := range objects {
+		f := EventFile{Size: int64(o.Size)}
+		if len(objects) <= mostNamed {
+			f.Name = strings.TrimPrefix(o.Key, prefix)
+		}
+		files = append(files, f)
+	}
+	return files
 }
 
 // Recorder writes events to w, one JSON object a line. A nil Recorder records

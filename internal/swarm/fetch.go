@@ -478,17 +478,31 @@ func (n *node) fetchEnd(ev evFetchEnd) {
 	n.fail(ev.err)
 }
 
-// readSpan carries out an order with one request to the store.
+// readSpan carries out an order with one request to the store, or, of several objects, with one each.
 func (n *node) readSpan(ctx context.Context, o order) error {
+	for again := false; ; again = true {
+		err, bad := n.readOnce(ctx, o), new(objectError)
+		if !errors.As(err, &bad) || !bad.misread || again {
+			return err
+		}
+		n.Log.Warn("checksum", "job", n.Job, "object", bad.object, "error", bad.err)
+	}
+}
+
+func (n *node) readOnce(ctx context.Context, o order) error {
 	off, size := n.Layout.RangeSpan(o.span)
 	if n.Members[n.Self].Held && (o.audit == notAuditing || o.audit == rechecking) {
-		return n.readPieces(ctx, io.NewSectionReader(n.File, int64(off), int64(size)), o, false)
+		err := n.readPieces(ctx, n.check(io.NewSectionReader(n.File, int64(off), int64(size)), off, size), o, false)
+		if bad := new(objectError); errors.As(err, &bad) {
+			return fmt.Errorf("%s: %w: remove it and broadcast again", bad.object, ErrHeldWrong)
+		}
+		return err
 	}
 	skip := unit.Bytes(0)
 	if !n.Object.Ranges { // one stream, from its first byte
 		off, size, skip = 0, n.Object.Size, off
 	}
-	body, err := n.Store.ReadRange(ctx, n.Object, off, size)
+	body, err := n.openStore(ctx, off, size)
 	if err != nil {
 		return n.sourceError(o.span, err)
 	}
@@ -497,17 +511,23 @@ func (n *node) readSpan(ctx context.Context, o order) error {
 	if _, err := io.CopyN(io.Discard, r, int64(skip)); err != nil {
 		return n.sourceError(o.span, err)
 	}
-	return n.readPieces(ctx, r, o, o.audit != comparing)
+	return n.readPieces(ctx, n.check(r, off, size), o, o.audit != comparing)
 }
 
 func (n *node) sourceError(span piece.Range, err error) error {
+	source, bad := n.Source, new(objectError)
+	if errors.As(err, &bad) {
+		source = bad.object
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, objstore.ErrChanged):
-		return fmt.Errorf("%s: %w while it was read; nothing was put in place: run the job again for the new version", n.Source, objstore.ErrChanged)
+		return fmt.Errorf("%s: %w while it was read; nothing was put in place: run the job again for the new version", source, objstore.ErrChanged)
+	case bad.misread:
+		return damage(source, err)
 	}
-	return fmt.Errorf("read pieces %v of %s from the store: %w", span, n.Source, err)
+	return fmt.Errorf("read pieces %v of %s from the store: %w", span, source, err)
 }
 
 // counting counts the bytes read from the store.
@@ -532,7 +552,7 @@ func (n *node) readPieces(ctx context.Context, r io.Reader, o order, write bool)
 	}
 	defer n.Receive.Put(buf)
 	for p := o.span.Lo; p < o.span.Hi; p++ {
-		var sum uint64
+		sum, algorithm := uint64(0), n.algorithm(p)
 		for b := range n.Layout.Blocks(p) {
 			off, size := blockSpan(n.Layout, p, b)
 			if _, err := io.ReadFull(r, buf[:size]); err != nil {
@@ -544,7 +564,7 @@ func (n *node) readPieces(ctx context.Context, r io.Reader, o order, write bool)
 			if !o.take[p] {
 				continue
 			}
-			sum = n.digest.Update(sum, buf[:size])
+			sum = algorithm.Update(sum, buf[:size])
 			if write {
 				if _, err := n.File.WriteAt(buf[:size], off); err != nil {
 					return fmt.Errorf("write piece %d: %w", p, err)

@@ -151,7 +151,7 @@ func TestDigestChangesUnderWay(t *testing.T) {
 		n.neighbours[1].link = l
 		n.ex.Up(1)
 		off, size := blockSpan(n.Layout, 0, 0)
-		sum := n.digest.Update(0, b.data[off:off+int64(size)])
+		sum := n.algorithm(0).Update(0, b.data[off:off+int64(size)])
 		n.enter(1, digest{0, exchange.Entry{Sum: sum, Reader: 1}})
 		n.asm.expect(1, 0)
 		if !n.asm.claim(1, 0, 0) {

@@ -518,6 +518,7 @@ func (n *node) nameAll(ranks []int) string {
 func (n *node) got(p int, sum uint64, from string) {
 	size := n.pieceSize(p)
 	n.have += size
+	n.countObjects(p, -1)
 	n.Counters.Verified.Add(1)
 	n.sums[p] = sum
 	n.sendCancels(n.ex.Got(p))
@@ -532,6 +533,7 @@ func (n *node) got(p int, sum uint64, from string) {
 func (n *node) lose(p int) {
 	if n.ex.Have().Has(p) {
 		n.have -= n.pieceSize(p)
+		n.countObjects(p, 1)
 		n.ex.Lost(p)
 		n.news = slices.DeleteFunc(n.news, func(q int) bool { return q == p })
 		for rank := range n.neighbours {

@@ -396,7 +396,7 @@ func (l *link) readBlock(ctx context.Context, n *node, size int) error {
 	wanted := n.asm.claim(l.rank, h.Piece, h.Block) // only now: who is slow must not keep others from it
 	ev := evBlock{link: l, piece: h.Piece, block: h.Block, n: length, wanted: wanted}
 	if wanted {
-		sum := n.digest.Update(0, buf[:length])
+		sum := n.algorithm(h.Piece).Update(0, buf[:length])
 		if _, err := n.File.WriteAt(buf[:length], off); err != nil {
 			n.asm.giveUp(h.Piece, h.Block)
 			n.post(evBroken{fmt.Errorf("write piece %d: %w", h.Piece, err)})

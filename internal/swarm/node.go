@@ -14,7 +14,7 @@ import (
 	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/peer"
-	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
@@ -37,7 +37,6 @@ const (
 type node struct {
 	Config
 	policy
-	digest piece.Algorithm
 	asm    *assembly
 	stored syscall.RawConn // the file, if it can go to a socket without us; nil: it cannot
 	events chan any
@@ -54,6 +53,8 @@ type node struct {
 	rank       map[string]int
 
 	sums     []uint64     // by piece: the digest of our copy, if we have it
+	missing  []int        // by object: how many of its pieces are
+	whole    int          // objects of which none is
 	shaken   map[int]bool // pieces whose digest changed while they were put together
 	asked    time.Time    // when giveWork was last sent
 	begged   time.Time    // when giveImports was
@@ -141,20 +142,25 @@ func newNode(c Config) *node {
 	if c.Counters == nil {
 		c.Counters = &Counters{}
 	}
+	if len(c.Objects) == 0 {
+		c.Objects = []objstore.Object{c.Object}
+	}
 	n := &node{
-		Config: c, policy: c.policy(), digest: c.Object.Checksum.Algorithm,
+		Config: c, policy: c.policy(),
 		events: make(chan any, 64), ended: make(chan struct{}),
 		now: now, moved: now, idle: now, appetite: steal.NewAppetite(), twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
 		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{},
 		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
-	if !c.Object.Checksum.Usable(c.Layout) {
-		n.digest = piece.CRC64NVME
+	for i := range c.Objects {
+		if n.missing = append(n.missing, c.Layout.Pieces(i).Len()); n.missing[i] == 0 {
+			n.whole++
+		}
 	}
 	if f, ok := c.File.(syscall.Conn); ok {
 		n.stored, _ = f.SyscallConn() // without it blocks go through a buffer
 	}
-	n.asm = newAssembly(c.Layout, n.digest)
+	n.asm = newAssembly(c.Layout, n.algorithm)
 	sites := siteNumbers(c.Members)
 	n.ex = exchange.New(exchange.Config{
 		Self: c.Self, Nodes: len(c.Members), Layout: c.Layout, Barrier: n.barrier && c.Algorithm != steal.Flat,
@@ -530,8 +536,8 @@ func (n *node) fault(who, cause string) {
 func (n *node) progress() Progress {
 	p := Progress{
 		Phase: n.phase, Have: n.have, StoreBytes: unit.Bytes(n.fromStore.Load()), StoreTime: n.reading(), PeerBytes: n.fromPeers, SentBytes: n.sent,
-		CrossedBytes: n.crossed,
-		Done:         n.done, DoneAt: n.doneAt, Verified: n.verified, Spent: n.diary.Times(), Faults: append([]Fault(nil), n.faults...),
+		CrossedBytes: n.crossed, Objects: n.whole,
+		Done: n.done, DoneAt: n.doneAt, Verified: n.verified, Spent: n.diary.Times(), Faults: append([]Fault(nil), n.faults...),
 	}
 	p.DoStep, p.Do = n.diary.Line()
 	for rank := range n.neighbours {

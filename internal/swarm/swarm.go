@@ -1,4 +1,4 @@
-// Package swarm is the engine of a broadcast: one object from a store onto the
+// Package swarm is the engine of a broadcast: one object from a store, or several as one, onto the
 // disks of all nodes of a job, which share out the reading (package steal) and
 // exchange pieces (package exchange).
 //
@@ -83,8 +83,9 @@ type Config struct {
 	Self      int       // our rank
 	Members   []Member
 	Algorithm string
-	Source    string // for people and recordings; the store is asked for Object.Key
-	Object    objstore.Object
+	Source    string            // for people and recordings; the store is asked for Object.Key
+	Object    objstore.Object   // what is moved; of several objects the whole: what their keys begin with, and the sum of their sizes
+	Objects   []objstore.Object // that it is made of, one behind the other as Layout cuts them; none: it is one
 	Layout    piece.Layout
 	PerWork   int            // pieces per work unit; zero: steal.DefaultPerWork
 	Store     objstore.Store // retries and limits are its own business; a patient one shares its pauses with the job
@@ -108,6 +109,7 @@ type Config struct {
 type Progress struct {
 	Phase      int           // 1: reads from the store; 2: exchanges with peers
 	Have       unit.Bytes    // checked and on disk
+	Objects    int           // of which all is
 	StoreBytes unit.Bytes    // payload read from the store, thrown away payload included
 	StoreTime  time.Duration // for which it did
 	PeerBytes  unit.Bytes    // payload received from peers, likewise
@@ -147,6 +149,10 @@ func (c *Config) validate() error {
 	switch {
 	case c.Layout.Size != c.Object.Size:
 		return fmt.Errorf("layout for %d bytes, object of %d", c.Layout.Size, c.Object.Size)
+	case !c.fits():
+		return fmt.Errorf("a layout of %d objects, of other number or sizes than the %d of the job", c.Layout.Objects(), len(c.Objects))
+	case len(c.Objects) > 1 && !c.Object.Ranges:
+		return fmt.Errorf("%s: several objects of a store that cannot be read in ranges", c.Source)
 	case c.Layout.Count() > maxPieces:
 		return fmt.Errorf("%v in pieces of %v makes %d pieces; at most %d can be exchanged: choose larger pieces",
 			c.Layout.Size, c.Layout.Piece, c.Layout.Count(), maxPieces)
@@ -158,6 +164,19 @@ func (c *Config) validate() error {
 		return fmt.Errorf("algorithm %q: want one of %v", c.Algorithm, steal.Algorithms)
 	}
 	return nil
+}
+
+// fits says whether the layout is that of the objects.
+func (c *Config) fits() bool {
+	if c.Layout.Objects() != max(1, len(c.Objects)) {
+		return false
+	}
+	for i, o := range c.Objects {
+		if _, n := c.Layout.Object(i); n != o.Size {
+			return false
+		}
+	}
+	return true
 }
 
 // readable says whether a member can get at the object without the others.
@@ -235,7 +254,7 @@ func Run(ctx context.Context, c Config) (Progress, error) {
 	}
 	c.Recorder.Record(time.Now(), Event{
 		Kind: "run", Algorithm: c.Algorithm, Source: c.Source, Size: int64(c.Layout.Size),
-		PieceSize: int64(c.Layout.Piece), Nodes: names, Start: c.Start,
+		PieceSize: int64(c.Layout.Piece), Nodes: names, Start: c.Start, Files: EventFiles(c.Objects, c.Object.Key),
 	})
 	n := newNode(c)
 	err := n.run(ctx)
