@@ -115,7 +115,7 @@ func (r *Roots) Create(job, path string, size unit.Bytes) (*File, error) {
 	if err := f.make(); err != nil {
 		return nil, err
 	}
-	if err := f.allocate(); err != nil {
+	if err := f.explain(reserve(f.f, size)); err != nil {
 		return nil, errors.Join(err, f.Abort())
 	}
 	return f, nil
@@ -186,24 +186,23 @@ func (f *File) make() (err error) {
 	return nil
 }
 
-// allocate gives the part file its size and, where the file system can, its
-// space.
-func (f *File) allocate() error {
-	if f.size == 0 {
+// reserve gives a part file its size and, where the file system can, its space.
+func reserve(f *os.File, size unit.Bytes) error {
+	if size == 0 {
 		return nil
 	}
-	err := allocate(f.f, int64(f.size))
+	err := allocate(f, int64(size))
 	if errors.Is(err, errors.ErrUnsupported) {
-		if free, ferr := freeSpace(f.f); ferr == nil && free < f.size {
+		if free, ferr := freeSpace(f); ferr == nil && free < size {
 			err = syscall.ENOSPC
 		} else {
-			err = f.f.Truncate(int64(f.size))
+			err = f.Truncate(int64(size))
 		}
 	}
 	if err != nil {
-		f.f.Truncate(0) // what was allocated until then is free again, and is to be told so
+		f.Truncate(0) // what was allocated until then is free again, and is to be told so
 	}
-	return f.explain(err)
+	return err
 }
 
 // explain wraps an error of writing, and says for a full disk what is missing.
@@ -354,17 +353,22 @@ func (f *File) release(landed bool) {
 	f.r.mu.Lock()
 	defer f.r.mu.Unlock()
 	delete(f.r.busy, f.key)
+	f.r.settle(f.p, f.p.parent(), landed)
+}
+
+// settle leaves the directories that were made, dir and those above it, if something has landed there, and removes them otherwise. It needs r.mu.
+func (r *Roots) settle(p place, dir string, landed bool) {
 	var above []string // outermost first
-	for d := f.p.parent(); d != "."; d = filepath.Dir(d) {
+	for d := dir; d != "."; d = filepath.Dir(d) {
 		above = append([]string{d}, above...)
 	}
-	if landed {
-		for _, d := range above {
-			delete(f.r.made, filepath.Join(f.p.real, d))
-		}
+	if !landed {
+		r.removeMade(p, above)
 		return
 	}
-	f.r.removeMade(f.p, above)
+	for _, d := range above {
+		delete(r.made, filepath.Join(p.real, d))
+	}
 }
 
 // removeMade removes those of dirs, outermost first in the list, that were

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/freshet/freshet/unit"
 )
@@ -26,6 +27,10 @@ type entry struct {
 	Part  string   `json:"part"`           // relative to the root
 	Made  []string `json:"made,omitempty"` // parents that did not exist, outermost first
 	Inode uint64   `json:"inode,omitzero"` // of the part file; zero: it was about to be made
+	Tree  bool     `json:"tree,omitempty"` // the part file is a directory of several
+
+	// Names are, while the files of a tree are being put in their places, where they go; below the directory of the part file.
+	Names []string `json:"names,omitempty"`
 }
 
 // name of the entry's file.
@@ -67,7 +72,7 @@ func (r *Roots) writeState(path string, v any) error {
 }
 
 // Sweep removes what landings of a killed process left: part files, if they
-// are the ones it made, and empty directories that it made for them. Landings
+// are the ones it made, and empty directories that it made for them. Files that were just being put in their places it puts there. Landings
 // of roots that this process does not have wait for one that has. It is called
 // at start; landings under way in this process are not touched.
 func (r *Roots) Sweep() error {
@@ -109,6 +114,10 @@ func (r *Roots) sweep(name string) error {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return p.wrap(err)
+	case e.Tree:
+		if err := sweepTree(p, e, info); err != nil {
+			return p.wrap(err)
+		}
 	case info.Mode().IsRegular() && (inode(info) == e.Inode || e.Inode == 0 && info.Size() == 0):
 		if err := p.r.Remove(e.Part); err != nil {
 			return p.wrap(err)
@@ -122,6 +131,26 @@ func (r *Roots) sweep(name string) error {
 		delete(r.made, filepath.Join(p.real, d))
 	}
 	return r.state.Remove(name)
+}
+
+// sweepTree removes the directory of part files that a killed process left, or, if they were just being put in their places, goes on with that.
+func sweepTree(p place, e entry, info fs.FileInfo) error {
+	switch {
+	case !info.IsDir():
+		return nil
+	case e.Inode == 0: // it was about to be made
+		p.r.Remove(e.Part) // if it is empty
+		return nil
+	case inode(info) != e.Inode:
+		return nil
+	}
+	for i, name := range e.Names {
+		from, to := filepath.Join(e.Part, strconv.Itoa(i)), filepath.Join(filepath.Dir(e.Part), filepath.FromSlash(name))
+		if err := rename(p.r, from, to); err != nil && !errors.Is(err, fs.ErrNotExist) { // those that are there already
+			return err
+		}
+	}
+	return p.r.RemoveAll(e.Part)
 }
 
 // active says whether e is a landing of this process.

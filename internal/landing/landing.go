@@ -1,5 +1,5 @@
 // Package landing is how an object arrives on a disk: whole and verified, or
-// not at all.
+// not at all. (Of several objects: Tree.)
 //
 //	Create   parents made, ".NAME.JOB.part" beside the destination, its space
 //	   │     allocated: a full disk is found before a byte has moved
@@ -155,7 +155,16 @@ func (r *Roots) locate(path string) (place, error) {
 		return place{}, fmt.Errorf("%s names a directory: add a file name, such as %s", path, filepath.Join(path, "NAME"))
 	}
 	clean := filepath.Clean(path)
-	best, found := place{}, 0
+	best, err := r.under(clean)
+	if err == nil && best.rel == "." {
+		return place{}, fmt.Errorf("%s is a directory: add a file name, such as %s", clean, filepath.Join(clean, "NAME"))
+	}
+	return best, err
+}
+
+// under finds the root of a clean path; the innermost, where roots lie in each other.
+func (r *Roots) under(clean string) (best place, err error) {
+	found := 0
 	for _, root := range r.roots {
 		for _, dir := range []string{root.dir, root.real} {
 			rel, err := filepath.Rel(dir, clean)
@@ -170,8 +179,6 @@ func (r *Roots) locate(path string) (place, error) {
 		return place{}, fmt.Errorf("%s: this node has no root under which it may write", clean)
 	case found == 0:
 		return place{}, fmt.Errorf("%s is outside the roots of this node (%s): choose a place below one, or start its agent with another --root", clean, strings.Join(r.Dirs(), ", "))
-	case best.rel == ".":
-		return place{}, fmt.Errorf("%s is a directory: add a file name, such as %s", clean, filepath.Join(clean, "NAME"))
 	}
 	return best, nil
 }

@@ -1,0 +1,750 @@
+package landing
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// TreeFile is a file of a Tree.
+type TreeFile struct {
+	Name    string // path below the tree's directory, with slashes
+	Size    unit.Bytes
+	Version string // token of the version of its object, as the store gave it
+}
+
+// Tree is files that land together below a directory. To who writes and reads they lie one behind the other, as
+// one file would. WriteAt and ReadAt may be called by several goroutines at once, and not after the one that calls Abort
+// or Close. Whoever created it calls Close in the end, whatever came before.
+//
+//	DIR/.freshet.JOB.part/0, 1, 2, …   the files while they land, their space allocated
+//	DIR/NAME                           after Commit, all of them; before it none
+//
+// Files that belong together are of use together: half of a new model beside half of the old one is worse than the old one. So none
+// is put in its place before all are whole and synced. Then they are renamed one after the other, which takes some microseconds
+// each. If the process is killed just then the journal has all names, and Sweep goes on where it ended: forward, not back.
+//
+// Other files in DIR stay. A directory that has not been there could be renamed as a whole, and more cheaply; that would be another way
+// for the first time than for all others.
+type Tree struct {
+	r       *Roots
+	dir     place // its rel may be "."
+	job     string
+	files   []TreeFile
+	ends    []int64 // by file: where it ends
+	part    string  // directory of the part files, relative to the root; empty: they were in their place before
+	keys    []string
+	entry   string
+	note    entry
+	written []atomic.Int64 // by file
+	open    handles
+
+	mu    sync.Mutex // guards state, and makes Commit, Abort and Close take turns
+	state state
+}
+
+// tree is a Tree of which nothing has been made.
+func (r *Roots) tree(dir string, files []TreeFile) (*Tree, error) {
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("destination %q: want an absolute path", dir)
+	}
+	p, err := r.under(filepath.Clean(dir))
+	if err != nil {
+		return nil, err
+	}
+	t := &Tree{r: r, dir: p, files: files, written: make([]atomic.Int64, len(files))}
+	t.open = handles{by: map[int]*handle{}}
+	at := int64(0)
+	for _, f := range files {
+		if !filepath.IsLocal(filepath.FromSlash(f.Name)) || f.Size < 0 {
+			return nil, fmt.Errorf("%s: %q, of %d bytes, cannot be a file below it", p.path, f.Name, f.Size)
+		}
+		at += int64(f.Size)
+		t.ends = append(t.ends, at)
+	}
+	return t, nil
+}
+
+// place is where file i is to land.
+func (t *Tree) place(i int) place {
+	name := filepath.FromSlash(t.files[i].Name)
+	return place{root: t.dir.root, path: filepath.Join(t.dir.path, name), rel: filepath.Join(t.dir.rel, name)}
+}
+
+// occupants are what lies at the destinations; nil where there is nothing.
+func (t *Tree) occupants() ([]fs.FileInfo, error) {
+	infos := make([]fs.FileInfo, len(t.files))
+	for i := range t.files {
+		info, err := t.place(i).occupant()
+		if err != nil {
+			return nil, err
+		}
+		infos[i] = info
+	}
+	return infos, nil
+}
+
+// CheckTree says whether files could land below dir. It tries with one.
+func (r *Roots) CheckTree(dir string, files []TreeFile) error {
+	t, err := r.tree(dir, files)
+	if err != nil {
+		return err
+	}
+	if _, err := t.occupants(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err := t.places(); err != nil {
+		return err
+	}
+	at := t.staged("check")
+	above, err := at.ancestor()
+	if err != nil {
+		return err
+	}
+	return at.probe(above)
+}
+
+// staged is the place of a job's directory of part files.
+func (t *Tree) staged(job string) place {
+	return place{root: t.dir.root, path: t.dir.path, rel: filepath.Join(t.dir.rel, ".freshet."+job+".part")}
+}
+
+// places are the keys of the files in r.busy, which has to be locked.
+func (t *Tree) places() (keys []string, err error) {
+	real := map[string]string{} // directories, as far as they are there with symbolic links resolved
+	seen := map[string]bool{}
+	for i := range t.files {
+		p := t.place(i)
+		dir, ok := real[p.parent()]
+		if !ok {
+			above, err := p.ancestor()
+			if err != nil {
+				return nil, err
+			}
+			if dir, err = filepath.EvalSymlinks(filepath.Join(p.real, above)); err != nil {
+				return nil, p.wrap(err)
+			}
+			below, err := filepath.Rel(above, p.parent())
+			if err != nil {
+				return nil, p.wrap(err)
+			}
+			dir = filepath.Join(dir, below)
+			real[p.parent()] = dir
+		}
+		key := filepath.Join(dir, filepath.Base(p.rel))
+		if job, taken := t.r.busy[key]; taken {
+			return nil, fmt.Errorf("%s: %w by job %s", p.path, ErrBusy, job)
+		}
+		if seen[key] {
+			return nil, fmt.Errorf("%s: a symbolic link makes it the same file as another of the job", p.path)
+		}
+		seen[key] = true
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// CreateTree makes the part files of files that are to land below dir. The error is ErrBusy if another landing
+// for one of them is under way. If the disk has no room the error says how much is needed and how much is free, and nothing is left behind.
+func (r *Roots) CreateTree(job, dir string, files []TreeFile) (*Tree, error) {
+	if err := checkJob(job); err != nil {
+		return nil, err
+	}
+	t, err := r.tree(dir, files)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := t.occupants(); err != nil {
+		return nil, err
+	}
+	t.job = job
+	if err := t.make(); err != nil {
+		return nil, err
+	}
+	t.open.open = t.openFile
+	if err := t.reserve(); err != nil {
+		return nil, errors.Join(err, t.Abort())
+	}
+	return t, nil
+}
+
+// make takes the destinations, and makes the directory of the part files and those above it. After an error nothing of that is left.
+func (t *Tree) make() (err error) {
+	r, p := t.r, t.staged(t.job)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.keys, err = t.places(); err != nil {
+		return err
+	}
+	above, err := p.ancestor()
+	if err != nil {
+		return err
+	}
+	var missing []string // outermost first
+	for d := p.parent(); d != above; d = filepath.Dir(d) {
+		missing = append([]string{d}, missing...)
+	}
+	t.part = p.rel
+	t.note = entry{Job: t.job, Root: p.real, Part: t.part, Made: missing, Tree: true}
+	t.entry = t.note.name()
+	if err := r.writeEntry(t.entry, t.note); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			r.removeMade(p, missing)
+			r.removeEntry(t.entry)
+		}
+	}()
+	for _, d := range missing {
+		if err := p.r.Mkdir(d, 0o755); err != nil {
+			return p.wrap(err)
+		}
+		r.made[filepath.Join(p.real, d)] = true
+	}
+	err = p.r.Mkdir(t.part, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s: %s is there already: another process is landing the same job here", p.path, filepath.Base(t.part))
+	}
+	if err != nil {
+		return p.wrap(err)
+	}
+	info, err := p.r.Lstat(t.part)
+	if err == nil {
+		t.note.Inode = inode(info)
+		err = r.writeEntry(t.entry, t.note)
+	}
+	if err != nil {
+		p.r.Remove(t.part)
+		return p.wrap(err)
+	}
+	for _, key := range t.keys {
+		r.busy[key] = t.job
+	}
+	return nil
+}
+
+// size is that of all files.
+func (t *Tree) size() unit.Bytes {
+	if len(t.ends) == 0 {
+		return 0
+	}
+	return unit.Bytes(t.ends[len(t.ends)-1])
+}
+
+// partName is where file i lies while it lands.
+func (t *Tree) partName(i int) string { return filepath.Join(t.part, strconv.Itoa(i)) }
+
+// reserve makes the part files, with their sizes and, where the file system can, their space.
+func (t *Tree) reserve() error {
+	if free, err := t.dir.free(t.part); err == nil && free < t.size() {
+		return t.explain(t.dir, syscall.ENOSPC)
+	}
+	for i, k := range t.files {
+		f, err := t.dir.r.OpenFile(t.partName(i), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+		if err == nil {
+			err = errors.Join(reserve(f, k.Size), f.Close())
+		}
+		if err != nil {
+			return t.explain(t.place(i), err)
+		}
+	}
+	return nil
+}
+
+// explain wraps an error of writing, and says for a full disk what is missing.
+func (t *Tree) explain(p place, err error) error {
+	if err == nil || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, syscall.EFBIG) {
+		return p.wrapped(err)
+	}
+	return fmt.Errorf("%s: needs %v%s: %w", p.path, t.size(), t.freeText(), reason(err))
+}
+
+func (t *Tree) freeText() string {
+	free, err := t.dir.free(t.part)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(", %v free", free)
+}
+
+// wrapped is wrap, but of nil.
+func (p place) wrapped(err error) error {
+	if err == nil {
+		return nil
+	}
+	return p.wrap(err)
+}
+
+// openFile opens file i where it is now.
+func (t *Tree) openFile(i int) (*os.File, error) {
+	p := t.place(i)
+	if t.part != "" {
+		f, err := p.r.OpenFile(t.partName(i), os.O_RDWR, 0)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return f, p.wrapped(err)
+		}
+	}
+	if t.open.infos == nil {
+		return nil, fmt.Errorf("%s: the part file is gone: somebody has removed it", p.path)
+	}
+	f, err := p.r.OpenFile(p.rel, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would block
+	if err != nil {
+		return nil, p.wrap(err)
+	}
+	info, err := f.Stat()
+	if err == nil && !same(info, t.open.infos[i]) {
+		err = errors.New("was replaced meanwhile")
+	}
+	if err != nil {
+		f.Close()
+		return nil, p.wrap(err)
+	}
+	return f, nil
+}
+
+// same says whether two infos are of one file that nobody has written to in between. The number of a file may be given to another.
+func same(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// each calls f for each file that has some of the n bytes behind off: in is where they begin in it, and lo ≤ x < hi which of the n they are.
+func (t *Tree) each(off int64, n int, f func(i int, in int64, lo, hi int) error) error {
+	i := sort.Search(len(t.ends), func(i int) bool { return t.ends[i] > off })
+	for lo := 0; lo < n; i++ {
+		start := t.ends[i] - int64(t.files[i].Size)
+		hi := int(min(int64(n), t.ends[i]-off))
+		if hi == lo { // an empty one
+			continue
+		}
+		if err := f(i, off+int64(lo)-start, lo, hi); err != nil {
+			return err
+		}
+		lo = hi
+	}
+	return nil
+}
+
+// WriteAt writes b at off, which must lie within the size: offsets may come from a peer.
+func (t *Tree) WriteAt(b []byte, off int64) (n int, err error) {
+	if off < 0 || off > int64(t.size()) || int64(len(b)) > int64(t.size())-off {
+		return 0, fmt.Errorf("%s: %d bytes at %d do not lie within %d", t.dir.path, len(b), off, t.size())
+	}
+	if t.part == "" {
+		return 0, fmt.Errorf("%s: the files were here before the job and are not written to", t.dir.path)
+	}
+	err = t.each(off, len(b), func(i int, in int64, lo, hi int) error {
+		h, err := t.open.take(i)
+		if err != nil {
+			return err
+		}
+		defer t.open.give(h)
+		k, err := h.f.WriteAt(b[lo:hi], in)
+		n += k
+		if now := t.written[i].Add(int64(k)); now/writebackEvery != (now-int64(k))/writebackEvery {
+			startWriteback(h.f)
+		}
+		return t.explain(t.place(i), err)
+	})
+	return n, err
+}
+
+// ReadAt reads what was written, also after Commit. As of io.ReaderAt the error is io.EOF at the end.
+func (t *Tree) ReadAt(b []byte, off int64) (n int, err error) {
+	if off < 0 || off > int64(t.size()) {
+		return 0, fmt.Errorf("%s: nothing lies at %d of %d", t.dir.path, off, t.size())
+	}
+	have := int(min(int64(len(b)), int64(t.size())-off))
+	err = t.each(off, have, func(i int, in int64, lo, hi int) error {
+		h, err := t.open.take(i)
+		if err != nil {
+			return err
+		}
+		defer t.open.give(h)
+		k, err := h.f.ReadAt(b[lo:hi], in)
+		n += k
+		if k == hi-lo {
+			return nil
+		}
+		if err == io.EOF { // which it must not say before the end of all
+			err = io.ErrUnexpectedEOF
+		}
+		return t.place(i).wrap(err)
+	})
+	if err == nil && have < len(b) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Commit puts all files in their places: when it returns nil they are there, whole, and stay there if the
+// power fails. Files that were there before are replaced and leave their permissions; otherwise they are 0644. After an error
+// none has been replaced, unless the text says so. The files may still be read.
+func (t *Tree) Commit(source string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != landing {
+		return fmt.Errorf("%s: commit after commit or abort", t.dir.path)
+	}
+	infos, err := t.sync()
+	if err != nil {
+		return err
+	}
+	dirs := t.dirs()
+	for _, d := range dirs {
+		if info, err := t.dir.r.Stat(d); err == nil && info.IsDir() {
+			continue
+		}
+		if err := t.dir.r.Mkdir(d, 0o755); err != nil {
+			return t.dir.wrap(err)
+		}
+	}
+	if err := syncOne(t.dir, t.part); err != nil {
+		return err
+	}
+	t.note.Names = nil
+	for _, f := range t.files {
+		t.note.Names = append(t.note.Names, f.Name)
+	}
+	t.open.placed(infos)
+	if err := t.r.writeEntry(t.entry, t.note); err != nil { // from here on it goes forward
+		return err
+	}
+	for i := range t.files {
+		p := t.place(i)
+		if err := rename(p.r, t.partName(i), p.rel); err != nil {
+			t.note.Names = nil // not to be tried again at the next start
+			err = errors.Join(p.wrap(err), t.r.writeEntry(t.entry, t.note))
+			if i > 0 {
+				err = fmt.Errorf("%d of %d files are the new ones already, and then: %w", i, len(t.files), err)
+			}
+			return err
+		}
+	}
+	t.state = committed
+	err = t.dir.wrapped(t.dir.r.Remove(t.part))
+	t.release(true)
+	for _, d := range dirs {
+		err = errors.Join(err, syncOne(t.dir, d))
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.r.rememberTree(t.dir, source, t.files, infos), t.r.removeEntry(t.entry))
+}
+
+// sync gives the part files their permissions and makes what they hold last, several at a time.
+func (t *Tree) sync() ([]fs.FileInfo, error) {
+	old, err := t.occupants()
+	if err != nil {
+		return nil, err
+	}
+	const atOnce = 16 // their commits to a file system's journal go together
+	infos := make([]fs.FileInfo, len(t.files))
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i := range t.files {
+		g.Go(func() (err error) {
+			infos[i], err = t.syncFile(i, old[i])
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return infos, nil
+}
+
+func (t *Tree) syncFile(i int, old fs.FileInfo) (fs.FileInfo, error) {
+	mode := fs.FileMode(0o644)
+	if old != nil {
+		mode = old.Mode().Perm()
+	}
+	p := t.place(i)
+	h, err := t.open.take(i)
+	if err != nil {
+		return nil, err
+	}
+	defer t.open.give(h)
+	if err := h.f.Chmod(mode); err != nil {
+		return nil, p.wrap(err)
+	}
+	if err := syncFile(h.f); err != nil {
+		return nil, fmt.Errorf("sync %w", t.explain(p, err))
+	}
+	info, err := h.f.Stat()
+	if err != nil {
+		return nil, p.wrap(err)
+	}
+	if want := t.files[i].Size; info.Size() != int64(want) {
+		return nil, fmt.Errorf("%s: the part file has %d bytes instead of %d: somebody else changed it", p.path, info.Size(), want)
+	}
+	return info, nil
+}
+
+// dirs are the directories of the files, and those above them below the root, outermost first.
+func (t *Tree) dirs() []string {
+	all := map[string]bool{".": true}
+	for i := range t.files {
+		for d := t.place(i).parent(); !all[d]; d = filepath.Dir(d) {
+			all[d] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// syncOne makes last what was renamed and made in a directory.
+func syncOne(p place, dir string) error {
+	d, err := p.r.Open(dir)
+	if err != nil {
+		return p.wrap(err)
+	}
+	err = errors.Join(syncFile(d), d.Close())
+	if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) { // some file systems cannot
+		return fmt.Errorf("sync directory of %w", p.wrap(err))
+	}
+	return nil
+}
+
+// Abort leaves nothing behind: the part files go, and those of the directories above them that were made for them and are
+// empty. After Commit it does nothing.
+func (t *Tree) Abort() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != landing {
+		return nil
+	}
+	t.state = gone
+	err := errors.Join(t.open.close(), t.dir.wrapped(t.dir.r.RemoveAll(t.part)))
+	t.release(false)
+	if err != nil {
+		return err // the journal keeps its entry, for Sweep
+	}
+	return t.r.removeEntry(t.entry)
+}
+
+// Close ends the use of the files; those that were not committed are aborted.
+func (t *Tree) Close() error {
+	if err := t.Abort(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != committed {
+		return nil
+	}
+	t.state = gone
+	return t.open.close()
+}
+
+// release lets others land at the same paths. If nothing has landed, the directories that were made go again; otherwise they stay.
+func (t *Tree) release(landed bool) {
+	t.r.mu.Lock()
+	defer t.r.mu.Unlock()
+	for _, key := range t.keys {
+		delete(t.r.busy, key)
+	}
+	t.r.settle(t.dir, filepath.Dir(t.part), landed)
+}
+
+// OpenTree opens files that are in their places, for reading.
+func (r *Roots) OpenTree(dir string, files []TreeFile) (*Tree, error) {
+	t, err := r.tree(dir, files)
+	if err != nil {
+		return nil, err
+	}
+	infos, err := t.occupants()
+	if err != nil {
+		return nil, err
+	}
+	for i, info := range infos {
+		if info == nil || info.Size() != int64(files[i].Size) {
+			return nil, fmt.Errorf("%s is not the file any more that it was when the job began", t.place(i).path)
+		}
+	}
+	t.open.open = t.openFile
+	t.open.placed(infos)
+	t.state = committed
+	return t, nil
+}
+
+// mostOpen is how many files of a tree are open at a time, but for those that are just being used.
+const mostOpen = 64
+
+// handles are the open files of a tree: those that were used last.
+type handles struct {
+	open func(i int) (*os.File, error)
+
+	mu     sync.Mutex // guards what follows
+	by     map[int]*handle
+	infos  []fs.FileInfo // of the files in their places
+	used   int           // how often any has been taken
+	closed bool
+}
+
+type handle struct {
+	f     *os.File
+	users int
+	last  int // handles.used when it was taken
+}
+
+func (h *handles) take(i int) (*handle, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x := h.by[i]
+	if x == nil {
+		if h.closed {
+			return nil, fs.ErrClosed
+		}
+		f, err := h.open(i)
+		if err != nil {
+			return nil, err
+		}
+		x = &handle{f: f}
+		h.by[i] = x
+		h.trim()
+	}
+	h.used++
+	x.users, x.last = x.users+1, h.used
+	return x, nil
+}
+
+func (h *handles) give(x *handle) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x.users--
+	h.trim()
+}
+
+// trim closes those that have not been used for longest, as long as there are too many. The mutex is held.
+func (h *handles) trim() {
+	for len(h.by) > mostOpen {
+		oldest := -1
+		for i, x := range h.by {
+			if x.users == 0 && x.last > 0 && (oldest < 0 || x.last < h.by[oldest].last) {
+				oldest = i
+			}
+		}
+		if oldest < 0 {
+			return
+		}
+		h.by[oldest].f.Close() // what was written to it is synced by Commit, over another handle
+		delete(h.by, oldest)
+	}
+}
+
+// placed says what the files in their places are.
+func (h *handles) placed(infos []fs.FileInfo) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.infos = infos
+}
+
+func (h *handles) close() (err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, x := range h.by {
+		err = errors.Join(err, x.f.Close())
+	}
+	clear(h.by)
+	return err
+}
+
+// heldTree is what was committed together below a directory.
+type heldTree struct {
+	Path   string `json:"path"`
+	Source string `json:"source"`
+	Files  []held `json:"files"` // with their names as paths, and without source
+}
+
+func heldTreeName(dir, source string) string {
+	return filepath.Join(heldDir, fmt.Sprintf("%x.json", sha256.Sum256([]byte(dir+"\x00"+source))))
+}
+
+// realDir is a tree's directory with symbolic links resolved.
+func (p place) realDir() (string, error) {
+	return filepath.EvalSymlinks(filepath.Join(p.real, p.rel))
+}
+
+func heldFile(f TreeFile, info fs.FileInfo) held {
+	return held{Path: f.Name, Version: f.Version, Size: info.Size(), ModTime: info.ModTime().UnixNano(), Inode: inode(info)}
+}
+
+func (r *Roots) rememberTree(p place, source string, files []TreeFile, infos []fs.FileInfo) error {
+	dir, err := p.realDir()
+	if err != nil {
+		return p.wrap(err)
+	}
+	h := heldTree{Path: dir, Source: source}
+	for i, f := range files {
+		h.Files = append(h.Files, heldFile(f, infos[i]))
+	}
+	if err := r.writeState(heldTreeName(dir, source), h); err != nil {
+		return fmt.Errorf("remember what landed below %s: %w", p.path, err)
+	}
+	return nil
+}
+
+// HeldTree says whether the files below dir are these versions of those of source, as they were committed here together:
+// one that was written, replaced or restored since then is not, whatever it holds. The error is about the paths, or about a state
+// directory that cannot be read.
+func (r *Roots) HeldTree(dir, source string, files []TreeFile) (bool, error) {
+	t, err := r.tree(dir, files)
+	if err != nil {
+		return false, err
+	}
+	infos, err := t.occupants()
+	if err != nil {
+		return false, err
+	}
+	for i, info := range infos {
+		if info == nil || files[i].Version == "" || info.Size() != int64(files[i].Size) {
+			return false, nil
+		}
+	}
+	real, err := t.dir.realDir()
+	if err != nil {
+		return false, t.dir.wrap(err)
+	}
+	b, err := r.state.ReadFile(heldTreeName(real, source))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up what landed below %s: %w", dir, err)
+	}
+	var h heldTree
+	if json.Unmarshal(b, &h) != nil || h.Path != real || h.Source != source {
+		return false, nil // cut short by a power failure: fetch again
+	}
+	was := map[string]held{}
+	for _, f := range h.Files {
+		was[f.Path] = f
+	}
+	for i, f := range files {
+		if was[f.Name] != heldFile(f, infos[i]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

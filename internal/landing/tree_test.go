@@ -1,0 +1,380 @@
+package landing
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// model is files that belong together, and what they hold one behind the other.
+var model = []TreeFile{{"shard-1", 6, "v1"}, {"config.json", 2, "v2"}, {"empty", 0, "v3"}, {"sub/deep/vocab", 3, "v4"}}
+
+const modelBytes = "shard1{}voc"
+
+// begin makes a tree and writes it, in two calls neither of which ends where a file does.
+func begin(t *testing.T, r *Roots, dir string) *Tree {
+	t.Helper()
+	tr, err := r.CreateTree("job-1", dir, model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tr.Close() })
+	for _, part := range []struct{ lo, hi int }{{7, 11}, {0, 7}} {
+		if n, err := tr.WriteAt([]byte(modelBytes[part.lo:part.hi]), int64(part.lo)); err != nil || n != part.hi-part.lo {
+			t.Fatalf("write %v: %d, %v", part, n, err)
+		}
+	}
+	return tr
+}
+
+func wantFiles(t *testing.T, dir string, want map[string]string) {
+	t.Helper()
+	for name, text := range want {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != text {
+			t.Errorf("%s holds %q, %v, want %q", name, got, err, text)
+		}
+	}
+}
+
+var whole = map[string]string{"shard-1": "shard1", "config.json": "{}", "empty": "", "sub/deep/vocab": "voc"}
+
+func TestTreeLandsWholeOrNotAtAll(t *testing.T) {
+	r, dir := openRoots(t)
+	os.MkdirAll(filepath.Join(dir, "m", "sub"), 0o755)
+	os.WriteFile(filepath.Join(dir, "m", "shard-1"), []byte("old"), 0o600)
+	os.WriteFile(filepath.Join(dir, "m", "README"), []byte("mine"), 0o644)
+	m := filepath.Join(dir, "m")
+	if err := r.CheckTree(m, model); err != nil {
+		t.Fatal(err)
+	}
+	before := []string{"README", "shard-1", "sub/"}
+	wantTree(t, m, before...)
+	tr := begin(t, r, m)
+	wantFiles(t, m, map[string]string{"shard-1": "old"})
+	if got, err := os.ReadFile(filepath.Join(m, ".freshet.job-1.part", "3")); err != nil || string(got) != "voc" {
+		t.Errorf("the part file of the last holds %q, %v", got, err)
+	}
+	if held, err := r.HeldTree(m, "s", model); held || err != nil {
+		t.Errorf("held before it is there (%v)", err)
+	}
+	if err := tr.Commit("s"); err != nil {
+		t.Fatal(err)
+	}
+	wantTree(t, m, "README", "config.json", "empty", "shard-1", "sub/", "sub/deep/", "sub/deep/vocab")
+	wantFiles(t, m, whole)
+	wantFiles(t, m, map[string]string{"README": "mine"})
+	for name, want := range map[string]fs.FileMode{"shard-1": 0o600, "empty": 0o644} {
+		if info, err := os.Stat(filepath.Join(m, name)); err != nil || info.Mode() != want {
+			t.Errorf("%s: mode %v, %v, want %v", name, info.Mode(), err, want)
+		}
+	}
+	b := make([]byte, 20)
+	if n, err := tr.ReadAt(b[:6], 4); err != nil || string(b[:n]) != modelBytes[4:10] {
+		t.Errorf("read after commit: %q, %v", b[:n], err)
+	}
+	if n, err := tr.ReadAt(b, 5); err != io.EOF || string(b[:n]) != modelBytes[5:] {
+		t.Errorf("read to the end: %q, %v", b[:n], err)
+	}
+	if err := tr.Commit("s"); err == nil {
+		t.Error("committed twice")
+	}
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	wantFiles(t, m, whole)
+	if left, _ := fs.Glob(r.state.FS(), journalDir+"/*"); len(left) > 0 {
+		t.Errorf("the journal still has %q", left)
+	}
+}
+
+func TestAbortedTreeLeavesNothing(t *testing.T) {
+	r, dir := openRoots(t)
+	os.WriteFile(filepath.Join(dir, "other"), nil, 0o644)
+	tr := begin(t, r, filepath.Join(dir, "a", "m"))
+	if err := tr.Close(); err != nil { // as Abort
+		t.Error(err)
+	}
+	wantTree(t, dir, "other")
+	if left, _ := fs.Glob(r.state.FS(), journalDir+"/*"); len(left) > 0 {
+		t.Errorf("the journal still has %q", left)
+	}
+	tr = begin(t, r, dir) // a root itself
+	tr.Close()
+	wantTree(t, dir, "other")
+	if _, err := r.CreateTree("j", filepath.Join(dir, "m"), []TreeFile{{"a", 1, ""}, {"b", 1 << 60, ""}}); err == nil {
+		t.Error("files larger than the disk are begun")
+	} else {
+		wantError(t, err, "needs", "free")
+	}
+	wantTree(t, dir, "other")
+}
+
+// Nothing is renamed before all is synced, and what cannot be synced leaves all old files.
+func TestTreeIsSyncedBeforeItIsRenamed(t *testing.T) {
+	defer func(s func(*os.File) error, m func(*os.Root, string, string) error) { syncFile, rename = s, m }(syncFile, rename)
+	var mu sync.Mutex // guards what follows
+	files, dirs, renames, bad := 0, 0, 0, false
+	syncFile = func(f *os.File) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if info, err := f.Stat(); err != nil || info.IsDir() {
+			dirs++
+			return err
+		}
+		if files++; bad && files == 3 {
+			return syscall.EIO
+		}
+		return nil
+	}
+	rename = func(root *os.Root, from, to string) error {
+		if renames++; files != len(model) || dirs < 1 {
+			t.Errorf("%s is put in its place after %d files and %d directories were synced", to, files, dirs)
+		}
+		return root.Rename(from, to)
+	}
+	r, dir := openRoots(t)
+	m := filepath.Join(dir, "m")
+	if err := begin(t, r, m).Commit("s"); err != nil {
+		t.Fatal(err)
+	}
+	if renames != len(model) || dirs < 5 {
+		t.Errorf("%d files renamed, %d directories synced; want %d, and that of the part files, sub/deep, sub, m and the root", renames, dirs, len(model))
+	}
+	files, dirs, renames, bad = 0, 0, 0, true
+	tr := begin(t, r, m)
+	if err := tr.Commit("s"); !errors.Is(err, syscall.EIO) || renames > 0 {
+		t.Errorf("a file cannot be synced: %v after %d were renamed", err, renames)
+	}
+	tr.Close()
+	wantFiles(t, m, whole)
+}
+
+// Killed while the files land they are removed; killed while they are put in their places they all get there.
+func TestSweepOfATree(t *testing.T) {
+	defer func(m func(*os.Root, string, string) error) { rename = m }(rename)
+	for _, after := range []int{-1, 0, 2, 4} { // renames; -1: before it begins
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			state, dir := t.TempDir(), t.TempDir()
+			r := openAt(t, state, dir)
+			m := filepath.Join(dir, "m")
+			tr, err := r.CreateTree("dead", m, model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tr.WriteAt([]byte(modelBytes), 0); err != nil {
+				t.Fatal(err)
+			}
+			if after >= 0 {
+				done := 0
+				rename = func(root *os.Root, from, to string) error {
+					if done == after {
+						r.state.Close() // it can neither write nor remove what it would
+						return syscall.EIO
+					}
+					if done++; done == len(model) {
+						defer r.state.Close()
+					}
+					return root.Rename(from, to)
+				}
+				tr.Commit("s")
+				rename = (*os.Root).Rename
+			}
+			r.Close() // as if killed: nothing is aborted
+			r = openAt(t, state, dir)
+			if err := r.Sweep(); err != nil {
+				t.Fatal(err)
+			}
+			if after < 0 {
+				wantTree(t, dir)
+				return
+			}
+			wantTree(t, m, "config.json", "empty", "shard-1", "sub/", "sub/deep/", "sub/deep/vocab")
+			wantFiles(t, m, whole)
+			if left, _ := fs.Glob(r.state.FS(), journalDir+"/*"); len(left) > 0 {
+				t.Errorf("the journal still has %q", left)
+			}
+		})
+	}
+}
+
+// A file that cannot be renamed when others have been is told of.
+func TestTreeThatCannotBePutInItsPlace(t *testing.T) {
+	defer func(m func(*os.Root, string, string) error) { rename = m }(rename)
+	r, dir := openRoots(t)
+	m, done := filepath.Join(dir, "m"), 0
+	rename = func(root *os.Root, from, to string) error {
+		if done++; done == 2 {
+			return syscall.EIO
+		}
+		return root.Rename(from, to)
+	}
+	tr := begin(t, r, m)
+	wantError(t, tr.Commit("s"), "config.json", "1 of 4 files")
+	tr.Close()
+	wantTree(t, m, "shard-1", "sub/", "sub/deep/")
+	if held, err := r.HeldTree(m, "s", model[:1]); held || err != nil {
+		t.Errorf("held: %v, %v", held, err)
+	}
+}
+
+func TestTreeIsBusy(t *testing.T) {
+	r, dir := openRoots(t)
+	tr := begin(t, r, filepath.Join(dir, "m"))
+	vocab := filepath.Join(dir, "m", "sub", "deep", "vocab")
+	if _, err := r.Create("job-2", vocab, 1); !errors.Is(err, ErrBusy) {
+		t.Errorf("a file of the tree: %v", err)
+	}
+	if _, err := r.CreateTree("job-2", filepath.Join(dir, "m", "sub"), []TreeFile{{"deep/vocab", 1, ""}}); !errors.Is(err, ErrBusy) {
+		t.Errorf("another tree with one of its files: %v", err)
+	}
+	tr.Close()
+	f, err := r.Create("job-2", vocab, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := r.CreateTree("job-3", filepath.Join(dir, "m"), model); !errors.Is(err, ErrBusy) {
+		t.Errorf("a file is landing where the tree wants to: %v", err)
+	}
+}
+
+func TestRefusedTrees(t *testing.T) {
+	r, dir := openRoots(t)
+	os.WriteFile(filepath.Join(dir, "file"), nil, 0o644)
+	os.Mkdir(filepath.Join(dir, "m"), 0o755)
+	os.Mkdir(filepath.Join(dir, "m", "a"), 0o755)
+	os.Symlink("/", filepath.Join(dir, "m", "out"))
+	os.Symlink("a", filepath.Join(dir, "m", "b"))
+	for _, tt := range []struct {
+		dir   string
+		files []TreeFile
+		want  string
+	}{
+		{"m", []TreeFile{{Name: "x"}}, "absolute"},
+		{"/elsewhere", []TreeFile{{Name: "x"}}, "outside the roots"},
+		{filepath.Join(dir, "file"), []TreeFile{{Name: "x"}}, "not a directory"},
+		{filepath.Join(dir, "m"), []TreeFile{{Name: "../x"}}, "cannot be a file"},
+		{filepath.Join(dir, "m"), []TreeFile{{Name: "/x"}}, "cannot be a file"},
+		{filepath.Join(dir, "m"), []TreeFile{{Name: "x", Size: -1}}, "cannot be a file"},
+		{filepath.Join(dir, "m"), []TreeFile{{Name: "x"}, {Name: "a"}}, "is a directory"},
+		{filepath.Join(dir, "m"), []TreeFile{{Name: "out/x"}}, "leads out"},
+		{filepath.Join(dir, "m"), []TreeFile{{Name: "a/x"}, {Name: "b/x"}}, "same file"},
+	} {
+		wantError(t, r.CheckTree(tt.dir, tt.files), tt.want)
+		if tr, err := r.CreateTree("j", tt.dir, tt.files); err == nil {
+			tr.Close()
+			t.Errorf("%s: %+v is begun", tt.dir, tt.files)
+		}
+	}
+}
+
+func TestHeldTree(t *testing.T) {
+	state, dir := t.TempDir(), t.TempDir()
+	r := openAt(t, state, dir)
+	m := filepath.Join(dir, "m")
+	if err := begin(t, r, m).Commit("s"); err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, want bool, source string, files []TreeFile) {
+		t.Helper()
+		if got, err := r.HeldTree(m, source, files); got != want || err != nil {
+			t.Errorf("%s: held is %v, %v, want %v", what, got, err, want)
+		}
+	}
+	with := func(f TreeFile) []TreeFile { return append([]TreeFile{f}, model[1:]...) }
+	check("landed", true, "s", model)
+	check("in another order", true, "s", []TreeFile{model[3], model[0], model[2], model[1]})
+	check("some of them", true, "s", model[1:3])
+	check("other source", false, "t", model)
+	check("other version", false, "s", with(TreeFile{"shard-1", 6, "v9"}))
+	check("other size", false, "s", with(TreeFile{"shard-1", 7, "v1"}))
+	check("no version", false, "s", with(TreeFile{"shard-1", 6, ""}))
+	check("one more", false, "s", with(TreeFile{"shard-2", 6, "v1"}))
+	r.Close() // and after a restart
+	r = openAt(t, state, dir)
+	check("landed before a restart", true, "s", model)
+
+	tr, err := r.OpenTree(m, model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, len(modelBytes))
+	if n, err := tr.ReadAt(b, 0); err != nil || string(b[:n]) != modelBytes {
+		t.Errorf("read what is held: %q, %v", b[:n], err)
+	}
+	if _, err := tr.WriteAt(b, 0); err == nil {
+		t.Error("what was there before is written to")
+	}
+	tr.Close()
+	wantFiles(t, m, whole)
+
+	path := filepath.Join(m, "config.json")
+	os.WriteFile(path, []byte("[]"), 0o644)
+	os.Chtimes(path, time.Now(), time.Now().Add(time.Second))
+	check("one overwritten", false, "s", model)
+	os.Remove(path)
+	check("one removed", false, "s", model)
+	if _, err := r.OpenTree(m, model); err == nil {
+		t.Error("a file is missing and all are opened")
+	}
+}
+
+// More files than are open at a time, of which many are used at once.
+func TestTreeOfManyFiles(t *testing.T) {
+	r, dir := openRoots(t)
+	var files []TreeFile
+	var data []byte
+	for i := range 5 * mostOpen {
+		text := fmt.Sprintf("file %d", i)
+		files = append(files, TreeFile{fmt.Sprintf("d%d/%d", i%7, i), unit.Bytes(len(text)), "v"})
+		data = append(data, text...)
+	}
+	tr, err := r.CreateTree("j", filepath.Join(dir, "m"), files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	var wg sync.WaitGroup
+	for off := 0; off < len(data); off += 100 {
+		wg.Go(func() {
+			if _, err := tr.WriteAt(data[off:min(off+100, len(data))], int64(off)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(tr.open.by); n > mostOpen {
+		t.Errorf("%d files are open, want %d at most", n, mostOpen)
+	}
+	read := func(when string) {
+		b := make([]byte, len(data))
+		if _, err := tr.ReadAt(b, 0); err != nil || !bytes.Equal(b, data) {
+			t.Errorf("%s it reads other bytes (%v)", when, err)
+		}
+	}
+	read("before commit")
+	if err := tr.Commit("s"); err != nil {
+		t.Fatal(err)
+	}
+	read("after commit")
+	for i, f := range files {
+		if got, err := os.ReadFile(filepath.Join(dir, "m", f.Name)); err != nil || string(got) != fmt.Sprintf("file %d", i) {
+			t.Fatalf("%s holds %q, %v", f.Name, got, err)
+		}
+	}
+	os.Remove(filepath.Join(dir, "m", "d0", "0"))
+	os.WriteFile(filepath.Join(dir, "m", "d0", "0"), []byte("another"), 0o644)
+	if _, err := tr.ReadAt(make([]byte, 6), 0); err == nil {
+		t.Error("a file that was replaced is read for the one that landed")
+	}
+}
