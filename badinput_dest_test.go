@@ -180,6 +180,21 @@ func TestStateIsNoObject(t *testing.T) {
 		}
 		says(t, status(t, j, "n1").Error, dest, "state directory", "no job reads")
 	}
+	for _, dir := range []string{c.dir, filepath.Join(c.dir, "n0", "state", "hub")} { // in the first lie all states, and a link to a key
+		says(t, c.refused(t, freshet.Spec{Source: "file://" + dir + "/", Dest: c.dest("stolen"), ShareAccess: true}), "state directory", "no job reads")
+	}
+	below := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(below, "n1", "state"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(below, "n1", "state", "revoked.json"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	j := c.run(t, freshet.Spec{Source: "file://" + below + "/", Dest: c.dir, Nodes: []string{"n1"}})
+	if j.State != freshet.Failed {
+		t.Errorf("files that go to a state directory: the job is %s", j.State)
+	}
+	says(t, status(t, j, "n1").Error, "state directory", "no job reads")
 	if after := tree(t, c.dir); withoutRecords(after) != withoutRecords(before) {
 		t.Errorf("now there is\n%s\nwas\n%s", after, before)
 	}

@@ -356,8 +356,8 @@ func TestOtherVersion(t *testing.T) {
 // idle is a node that takes part in jobs and does nothing.
 type idle struct{}
 
-func (idle) Stat(context.Context, control.Spec) (objstore.Object, error) {
-	return objstore.Object{}, objstore.ErrDenied
+func (idle) Stat(context.Context, control.Spec) (control.Source, error) {
+	return control.Source{}, objstore.ErrDenied
 }
 func (idle) Prepare(context.Context, control.Job) (control.Prepared, error) {
 	return control.Prepared{}, nil

@@ -50,7 +50,7 @@ func TestBadSource(t *testing.T) {
 	refusedWith("nobody listens", freshet.Spec{Source: "http://127.0.0.1:9/model"}, "http://127.0.0.1:9/model", "refused")
 	refusedWith("no such host", freshet.Spec{Source: "http://no-such-host.invalid/model"}, "no-such-host.invalid")
 	refusedWith("no URL", freshet.Spec{Source: "models/model"}, "models/model", "s3://bucket/key")
-	refusedWith("a prefix", freshet.Spec{Source: "s3://models/all/"}, "name one object")
+	refusedWith("nothing below a prefix", freshet.Spec{Source: at(store.Endpoint, "all/")}, "s3://models/all/", "nothing lies below")
 	refusedWith("a missing file", freshet.Spec{Source: "file:///no/such/file"}, "/no/such/file", "no such")
 	refusedWith("a directory", freshet.Spec{Source: "file://" + t.TempDir()}, "directory")
 	refusedWith("no algorithm", freshet.Spec{Source: at(store.Endpoint, "model"), Algorithm: "magic"}, `"magic"`, "flat, non-steal, steal")

@@ -20,6 +20,8 @@ type (
 	Spec = control.Spec
 	// Job is the record of a broadcast.
 	Job = control.Job
+	// Files are the objects of a job of several.
+	Files = control.Files
 	// NodeStatus is one node's part of a job.
 	NodeStatus = control.NodeStatus
 	// NodeView is a node as the control plane knows it.

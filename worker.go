@@ -3,8 +3,6 @@ package freshet
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -122,13 +120,17 @@ func (h hasty) Stat(ctx context.Context, key string) (objstore.Object, error) {
 }
 
 // Stat says what the source is now.
-func (w *worker) Stat(ctx context.Context, spec control.Spec) (objstore.Object, error) {
+func (w *worker) Stat(ctx context.Context, spec control.Spec) (control.Source, error) {
 	store, key, err := w.hasten(ctx, spec)
 	if err != nil {
-		return objstore.Object{}, err
+		return control.Source{}, err
 	}
 	defer store.Close()
-	return stat(ctx, store, key, spec)
+	if spec.Several() {
+		return w.list(ctx, store, key, spec)
+	}
+	o, err := stat(ctx, store, key, spec)
+	return control.Source{Object: o}, hint(ctx, store, key, spec, err)
 }
 
 // open opens a job's store.
@@ -198,14 +200,22 @@ func (w *worker) Prepare(ctx context.Context, job control.Job) (p control.Prepar
 	if err := notOurs(dest); err != nil {
 		return p, err
 	}
-	if err := w.roots.Check(dest); err != nil {
-		return p, err
+	in := dest
+	if job.Spec.Several() {
+		if err = notOursBelow(dest, job.Files); err == nil {
+			err = w.roots.CheckTree(dest, treeFiles(job))
+		}
+		if err == nil {
+			p.Present, err = w.roots.HeldTree(dest, job.Spec.Source, treeFiles(job))
+		}
+		in = filepath.Join(dest, "file")
+	} else if err = w.roots.Check(dest); err == nil {
+		p.Present, err = w.roots.Held(dest, job.Spec.Source, job.Object.Version, job.Object.Size)
 	}
-	p.Present, err = w.roots.Held(dest, job.Spec.Source, job.Object.Version, job.Object.Size)
 	if err != nil {
 		return p, err
 	}
-	if free, err := w.roots.Free(dest); err == nil && free < job.Object.Size && !p.Present {
+	if free, err := w.roots.Free(in); err == nil && free < job.Object.Size && !p.Present {
 		return p, fmt.Errorf("%s: %v are needed and %v are free; make room or choose another place", dest, job.Object.Size, free)
 	}
 	witness, err := w.witness(ctx, job)
@@ -230,6 +240,9 @@ func (w *worker) witness(ctx context.Context, job control.Job) (*access.Witness,
 		return nil, err
 	}
 	defer store.Close()
+	if job.Spec.Several() {
+		return w.witnessAll(ctx, store, key, job)
+	}
 	own, err := w.source(ctx, store, key, job)
 	if err != nil || job.Spec.ShareAccess {
 		return nil, err
@@ -274,17 +287,22 @@ type kept struct {
 // has its own, on a shared file system or a copy, whose version another
 // cannot have pinned: size and time of change have to be the same.
 func (w *worker) source(ctx context.Context, store objstore.Store, key string, job control.Job) (objstore.Object, error) {
-	o, err := stat(ctx, store, key, job.Spec)
+	return w.own(ctx, store, key, job.Spec, job.Object, open.Redact(job.Spec.Source))
+}
+
+// own is an object as this node sees it, which is to be the pinned one.
+func (w *worker) own(ctx context.Context, store objstore.Store, key string, spec control.Spec, pinned objstore.Object, name string) (objstore.Object, error) {
+	o, err := stat(ctx, store, key, spec)
 	switch {
 	case err != nil:
 		return o, err
-	case local(job.Spec) && o.Size == job.Object.Size && o.Modified.Equal(job.Object.Modified):
+	case local(spec) && o.Size == pinned.Size && o.Modified.Equal(pinned.Modified):
 		return o, nil
-	case local(job.Spec):
+	case local(spec):
 		return o, fmt.Errorf("%s on this node is not the file that another node has there (%v of %s, there %v of %s): put the same file on every node, with its time (rsync -t, cp -p), or on a file system that all share",
-			job.Spec.Source, o.Size, o.Modified.UTC().Format(time.RFC3339Nano), job.Object.Size, job.Object.Modified.UTC().Format(time.RFC3339Nano))
-	case o.Size != job.Object.Size || o.Version != job.Object.Version:
-		return o, fmt.Errorf("%s: %w", open.Redact(job.Spec.Source), objstore.ErrChanged)
+			name, o.Size, o.Modified.UTC().Format(time.RFC3339Nano), pinned.Size, pinned.Modified.UTC().Format(time.RFC3339Nano))
+	case o.Size != pinned.Size || o.Version != pinned.Version:
+		return o, fmt.Errorf("%s: %w", name, objstore.ErrChanged)
 	}
 	return o, nil
 }
@@ -382,7 +400,13 @@ func (p *part) run(ctx context.Context) (err error) {
 	store = retry.New(store, retry.Policy{OnRetry: p.storeFailed})
 	o := p.job.Object
 	o.Key = key
-	if local(p.job.Spec) && !p.job.Members[self].Held && !p.job.Members[self].NoAccess {
+	look, several := !p.job.Members[self].Held && !p.job.Members[self].NoAccess, p.job.Spec.Several()
+	var objects []objstore.Object
+	if several {
+		if objects, err = p.objects(ctx, store, key, p.job, look); err != nil {
+			return err
+		}
+	} else if local(p.job.Spec) && look {
 		own, err := p.source(ctx, store, key, p.job)
 		if err != nil {
 			return err
@@ -392,7 +416,7 @@ func (p *part) run(ctx context.Context) (err error) {
 	config := swarm.Config{
 		Lost: p.lost,
 		Job:  p.job.ID, Start: p.job.Accepted, Self: self, Algorithm: p.job.Spec.Algorithm,
-		Source: open.Redact(p.job.Spec.Source), Object: o, Layout: Layout(p.job), PerWork: p.job.Spec.PerWork, Store: store,
+		Source: open.Redact(p.job.Spec.Source), Object: o, Objects: objects, Layout: Layout(p.job), PerWork: p.job.Spec.PerWork, Store: store,
 		SourceCopies: p.job.Spec.SourceCopies,
 		Access:       witness, Network: p.port, Receive: p.receive, Send: p.send, Recorder: recorder, Counters: &p.counters,
 		Report: p.progress, Log: p.log,
@@ -400,15 +424,32 @@ func (p *part) run(ctx context.Context) (err error) {
 	for _, m := range p.job.Members {
 		config.Members = append(config.Members, swarm.Member{Name: m.Name, Addr: m.Addr, Held: m.Held, NoAccess: m.NoAccess, Site: m.Site})
 	}
-	if p.job.Members[self].Held {
-		f, err := p.roots.Open(p.dest(p.job.Spec))
+	dest := p.dest(p.job.Spec)
+	switch held := p.job.Members[self].Held; {
+	case several && held:
+		t, err := p.roots.OpenTree(dest, treeFiles(p.job))
+		if err != nil {
+			return err
+		}
+		defer t.Close()
+		config.File = t
+	case several:
+		t, err := p.roots.CreateTree(p.job.ID, dest, treeFiles(p.job))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, t.Close()) }()
+		config.File = timed{t, &p.course.written}
+		config.Commit = func() error { return t.Commit(p.job.Spec.Source) }
+	case held:
+		f, err := p.roots.Open(dest)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
 		config.File = readOnly{f}
-	} else {
-		f, err := p.roots.Create(p.job.ID, p.dest(p.job.Spec), o.Size)
+	default:
+		f, err := p.roots.Create(p.job.ID, dest, o.Size)
 		if err != nil {
 			return err
 		}
@@ -424,8 +465,11 @@ func (p *part) run(ctx context.Context) (err error) {
 	return p.digest(config.File)
 }
 
-// Layout is how a job's object is cut into pieces.
+// Layout is how a job's object is cut into pieces; of several objects it needs their list (Job.Files).
 func Layout(job Job) piece.Layout {
+	if len(job.Files) > 0 {
+		return cutFiles(job)
+	}
 	return piece.Layout{Size: job.Object.Size, Piece: cmp.Or(job.Spec.Piece, piece.DefaultSize(job.Object.Size, job.Object.Checksum.Part))}
 }
 
@@ -435,12 +479,12 @@ func (p *part) digest(f io.ReaderAt) error {
 	if !p.job.Spec.SHA256 {
 		return nil
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(f, 0, int64(p.job.Object.Size))); err != nil {
-		return fmt.Errorf("read %s back: %w", p.dest(p.job.Spec), err)
+	sum, err := sha256Of(f, p.job)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.dest(p.job.Spec), err)
 	}
 	p.update(func(s *control.NodeStatus) {
-		s.SHA256, s.Waiting = hex.EncodeToString(h.Sum(nil)), ""
+		s.SHA256, s.Waiting = sum, ""
 		if !s.State.Ended() {
 			s.State = control.Done
 		}
@@ -452,7 +496,7 @@ func (p *part) digest(f io.ReaderAt) error {
 func (p *part) progress(s swarm.Progress) {
 	p.course.note(time.Now(), s)
 	p.update(func(n *control.NodeStatus) {
-		n.Phase, n.Have, n.StoreBytes, n.PeerBytes, n.SentBytes = s.Phase, s.Have, s.StoreBytes, s.PeerBytes, s.SentBytes
+		n.Phase, n.Have, n.Files, n.StoreBytes, n.PeerBytes, n.SentBytes = s.Phase, s.Have, s.Objects, s.StoreBytes, s.PeerBytes, s.SentBytes
 		n.CrossedBytes, n.StoreS, n.PlainPeers = s.CrossedBytes, s.StoreTime.Seconds(), s.PlainPeers
 		if s.StoreBytes > p.failed || s.Done {
 			p.store = ""

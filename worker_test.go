@@ -39,7 +39,7 @@ func TestFileSourceOnAnotherNode(t *testing.T) {
 		{write("same", at.Add(time.Second)), false},
 		{write("longer", at), false},
 	} {
-		job := control.Job{Spec: control.Spec{Source: tt.source}, Object: there}
+		job := control.Job{Spec: control.Spec{Source: tt.source}, Object: there.Object}
 		store, key, err := w.hasten(t.Context(), job.Spec)
 		if err != nil {
 			t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 
 // ours is freshet with one of its algorithms. Its agents are up beforehand, as
 // they are in a cluster; the clock runs from the start of "freshet broadcast".
-// A file appears at its destination whole, verified and synced.
+// A file appears at its destination whole, verified and synced; of several none does before all can.
 func ours(algorithm, security string) System {
 	s := System{
 		Name:   nameOf(algorithm, security),
@@ -17,12 +17,11 @@ func ours(algorithm, security string) System {
 		s.Tuning = "--security " + security + ": data in plain TCP, as the rivals send it"
 	}
 	s.Run = func(_ context.Context, t *Trial) error {
-		for _, f := range t.Files {
-			if err := t.Start(hubHost, t.all.Exe(), "broadcast", t.source+"/"+f, t.Path("{node}", f), "--algorithm", algorithm, "--json", "--admin", t.all.Admin()); err != nil {
-				return err
-			}
+		from, to := t.source+"/", t.Dir("{node}") // all of them in one job
+		if len(t.Files) == 1 {
+			from, to = t.source+"/"+t.Files[0], t.Path("{node}", t.Files[0])
 		}
-		return nil
+		return t.Start(hubHost, t.all.Exe(), "broadcast", from, to, "--algorithm", algorithm, "--json", "--admin", t.all.Admin())
 	}
 	return s
 }

@@ -36,15 +36,18 @@ func newBroadcast(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "broadcast SOURCE DEST",
 		GroupID: "jobs",
-		Short:   "Bring one object to every node",
-		Long: `broadcast brings one object to every node, or to those that --nodes selects, and
-shows how far each is. It succeeds when every node has the object, verified.
+		Short:   "Bring one object, or all below a prefix, to every node",
+		Long: `broadcast brings one object, or all that lie below a prefix, to every node or to
+those that --nodes selects, and shows how far each is. It succeeds when every node
+has all of it, verified.
 
 SOURCE  s3://bucket/key       with ?endpoint=URL, region=, profile=, path_style=, anonymous= if need be
         https://host/path     a web server
         file:///path          the path on each node: shared, or copies of the same size and time
-DEST    the absolute path of the file on each node, below one of its roots;
-        {node} in it stands for the node's name
+        s3://bucket/prefix/   with a slash at the end: all objects below it, as one job
+        file:///path/         likewise all files below a directory
+DEST    the absolute path of the file on each node, below one of its roots, or of the
+        directory for all below a prefix; {node} in it stands for the node's name
 
 Algorithms: flat, every node downloads everything by itself; non-steal, the nodes
 share the download out and exchange; steal, the same, and nodes that are through
@@ -56,11 +59,13 @@ A node gets the object only if it may read SOURCE with its own credentials, and
 proves that to the others, unless --share-access says that all may have it.
 
 Nodes that already hold this version of the object fetch nothing. An older file
-at DEST stays as it is until the new one is whole and verified. Ctrl-C cancels
-the job on all nodes; --detach leaves it to itself.`,
+at DEST stays as it is until the new one is whole and verified; of several files
+none is put in its place before all are. Ctrl-C cancels the job on all nodes;
+--detach leaves it to itself.`,
 		Example: `  freshet broadcast s3://models/llama.bin /data/llama.bin
   freshet broadcast s3://models/llama.bin /data/llama.bin --nodes 'gpu-*,site=east' --report out.html
   freshet broadcast 's3://models/m?endpoint=http://10.0.0.9:9000' /data/m --json
+  freshet broadcast s3://models/llama/ /data/llama
   freshet broadcast https://example.org/set.tar /data/set.tar --detach`,
 		Args: wantArgs("SOURCE", "DEST"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,7 +88,7 @@ the job on all nodes; --detach leaves it to itself.`,
 	f.Float64Var(&b.spec.SourceCopies, "source-copies", 0, "`MAX` copies of the object that may leave the source: 1 reads nothing twice unless something fails (default: as many as make nodes faster)")
 	f.BoolVar(&b.spec.Unpinned, "unpinned", false, "accept a source with neither an ETag nor a date, so that a change meanwhile goes unnoticed")
 	f.BoolVar(&b.spec.ShareAccess, "share-access", false, "give the object also to nodes that may not read the source themselves")
-	f.BoolVar(&b.spec.SHA256, "sha256", false, "report each node's SHA-256 of the file as it lies on its disk")
+	f.BoolVar(&b.spec.SHA256, "sha256", false, "report each node's SHA-256 of the file as it lies on its disk; of several files, that of what sha256sum prints for them by name")
 	f.DurationVar(&b.timeout, "timeout", 0, "give up after this `time` (default: never)")
 	f.StringToStringVar(&b.carries, "declare", nil, "`WHAT=RATE` what is known of the network, for the bound that the job is held against: store (to all nodes together), site.NAME (into a site)")
 	f.BoolVar(&b.detach, "detach", false, "print the job's ID and leave it to itself")
@@ -114,7 +119,7 @@ func (b *broadcast) check() error {
 	if !filepath.IsAbs(s.Dest) {
 		return usage("destination %q: want an absolute path, such as /data/%s; it is the same on every node", s.Dest, filepath.Base(s.Dest))
 	}
-	if strings.HasSuffix(s.Dest, "/") {
+	if strings.HasSuffix(s.Dest, "/") && !s.Several() {
 		return usage("destination %q is a directory: want the path of the file, such as %s", s.Dest, s.Dest+"NAME")
 	}
 	if !slices.Contains(freshet.Algorithms, s.Algorithm) {

@@ -116,12 +116,18 @@ func printRunning(out io.Writer, job freshet.Job, asJSON bool) error {
 	fmt.Fprintln(out, heading(job))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tSTATE\tHAS\tFROM STORE\tFROM PEERS\tNOTE")
+	files := func(n freshet.NodeStatus) string {
+		if job.FileCount < 2 {
+			return ""
+		}
+		return fmt.Sprintf(", %d of %d files", n.Files, job.FileCount)
+	}
 	for _, n := range job.Nodes {
 		note := n.Error
 		if note == "" && n.Waiting != "" {
 			note = "waits for " + n.Waiting
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%v\t%s\n", n.Name, n.State, percent(n.Have, job.Object.Size), n.StoreBytes, n.PeerBytes, note)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%v\t%s\n", n.Name, n.State, percent(n.Have, job.Object.Size)+files(n), n.StoreBytes, n.PeerBytes, note)
 	}
 	return w.Flush()
 }

@@ -28,12 +28,18 @@ func (o outcome) show(ctx context.Context, c *freshet.Client) error {
 	if err != nil { // a control plane of an older release, or one that has just gone
 		slog.Debug("how the job went on its nodes is unknown", "job", o.job.ID, "err", err)
 	}
+	if o.job.FileCount > 0 {
+		if o.job.Files, err = c.Files(ctx, o.job.ID); err != nil {
+			slog.Debug("the names of the files are unknown", "job", o.job.ID, "err", err)
+		}
+	}
 	idle := o.allPresent() && (o.recording != "" || o.report != "")
 	if idle { // no node took part, so none has recorded anything
 		o.recording, o.report = "", ""
 	}
 	saved := save(ctx, c, o.job, courses, o.recording, o.report)
 	r := newRun(o.job, courses)
+	r.tellFiles(o.job.Files)
 	if o.asJSON {
 		if err := printJSON(o.out, result{Runs: []run{r}}); err != nil {
 			return err
@@ -158,10 +164,10 @@ func (o outcome) sum(r run) {
 		}
 	}
 	if o.allPresent() {
-		fmt.Fprintf(w, "Nothing to do: this version is present on all %s at %s (%v).\n", count(len(j.Nodes), "node"), j.Spec.Dest, j.Object.Size)
+		fmt.Fprintf(w, "Nothing to do: this version is present on all %s at %s (%s).\n", count(len(j.Nodes), "node"), j.Spec.Dest, size(j))
 		return
 	}
-	fmt.Fprintf(w, "Done: %s %s %s (%v) after %.2f s.\n", count(len(j.Nodes), "node"), have(len(j.Nodes)), j.Spec.Dest, j.Object.Size, r.MakespanS)
+	fmt.Fprintf(w, "Done: %s %s %s (%s) after %.2f s.\n", count(len(j.Nodes), "node"), have(len(j.Nodes)), j.Spec.Dest, size(j), r.MakespanS)
 	_, store, peers, _ := totals(j)
 	fmt.Fprintf(w, "  from the store  %s\n  from peers      %s\n", multipleOf(store, j.Object.Size), multipleOf(peers, j.Object.Size))
 	switch r.Verified {

@@ -124,8 +124,16 @@ func (f *follower) follow(ctx context.Context, c *freshet.Client, id string, can
 
 // heading says in a line what a job is.
 func heading(j freshet.Job) string {
-	return fmt.Sprintf("job %s: %s, %v, to %s as %s (%s)", j.ID, path.Base(open.Redact(j.Spec.Source)), j.Object.Size,
+	return fmt.Sprintf("job %s: %s, %s, to %s as %s (%s)", j.ID, path.Base(open.Redact(j.Spec.Source)), size(j),
 		count(len(j.Nodes), "node"), j.Spec.Dest, j.Spec.Algorithm)
+}
+
+// size is that of a job's object, or of its files together.
+func size(j freshet.Job) string {
+	if j.FileCount == 0 {
+		return j.Object.Size.String()
+	}
+	return fmt.Sprintf("%v in %s", j.Object.Size, count(j.FileCount, "file"))
 }
 
 func percent(n, of unit.Bytes) string {

@@ -32,20 +32,21 @@ type result struct {
 // run is one broadcast in numbers: seconds from when the control plane accepted
 // the job, and bytes of payload.
 type run struct {
-	Job       string   `json:"job"`
-	State     string   `json:"state"`
-	Error     string   `json:"error,omitempty"`
-	Algorithm string   `json:"algorithm"`
-	Source    string   `json:"source"`
-	Dest      string   `json:"dest"`
-	Bytes     int64    `json:"bytes"`      // of the object
-	MakespanS float64  `json:"makespan_s"` // until the last node that got it had it
-	BoundS    *float64 `json:"bound_s"`    // the fluid lower bound; nil: nothing is known to limit it
-	BoundBy   string   `json:"bound_by,omitempty"`
-	Unknown   string   `json:"bound_unknown,omitempty"` // why BoundS is nil, and what can be done about it
-	Ratio     *float64 `json:"ratio"`                   // MakespanS / BoundS; nil without a bound, or unless the job is done
-	FastestS  float64  `json:"fastest_s"`               // the first node that had it; those that had it before do not count
-	SlowestS  float64  `json:"slowest_s"`
+	Job       string    `json:"job"`
+	State     string    `json:"state"`
+	Error     string    `json:"error,omitempty"`
+	Algorithm string    `json:"algorithm"`
+	Source    string    `json:"source"`
+	Dest      string    `json:"dest"`
+	Bytes     int64     `json:"bytes"`           // of the object
+	Files     []fileRun `json:"files,omitempty"` // of a job of several, the largest first
+	MakespanS float64   `json:"makespan_s"`      // until the last node that got it had it
+	BoundS    *float64  `json:"bound_s"`         // the fluid lower bound; nil: nothing is known to limit it
+	BoundBy   string    `json:"bound_by,omitempty"`
+	Unknown   string    `json:"bound_unknown,omitempty"` // why BoundS is nil, and what can be done about it
+	Ratio     *float64  `json:"ratio"`                   // MakespanS / BoundS; nil without a bound, or unless the job is done
+	FastestS  float64   `json:"fastest_s"`               // the first node that had it; those that had it before do not count
+	SlowestS  float64   `json:"slowest_s"`
 
 	BoundParts []boundPart    `json:"bound_parts"`  // each is a lower bound of its own; the largest of those that are known is BoundS
 	HeldUpBy   *freshet.Cause `json:"held_up_by"`   // nil unless the job is done
@@ -93,11 +94,30 @@ func known[T ~float64](v T) *float64 {
 	return &f
 }
 
+// fileRun is one file of several.
+type fileRun struct {
+	Name     string `json:"name"`
+	Bytes    int64  `json:"bytes"`
+	Version  string `json:"version"`            // in the store
+	Checksum string `json:"checksum,omitempty"` // which the store keeps of it, and it was held against
+}
+
+func (r *run) tellFiles(files freshet.Files) {
+	for _, f := range files {
+		k := fileRun{Name: f.Key, Bytes: int64(f.Size), Version: f.Version}
+		if f.Checksum.Value != "" {
+			k.Checksum = string(f.Checksum.Algorithm) + " " + f.Checksum.Value
+		}
+		r.Files = append(r.Files, k)
+	}
+}
+
 // nodeRun is one node's part.
 type nodeRun struct {
 	Name       string          `json:"name"`
 	State      string          `json:"state"`
-	DoneS      *float64        `json:"done_s"` // nil: it did not get the object; 0: it had it before
+	Files      int             `json:"files,omitempty"` // of several, of which it has all
+	DoneS      *float64        `json:"done_s"`          // nil: it did not get the object; 0: it had it before
 	StoreBytes int64           `json:"store_bytes"`
 	StoreS     float64         `json:"store_s"`              // seconds for which it read from the store
 	StoreSlow  string          `json:"store_slow,omitempty"` // where that gave less than a tenth of what the others got: how much
@@ -185,7 +205,7 @@ func newRun(job freshet.Job, courses map[string]freshet.Course) run {
 	var times []float64
 	for _, n := range job.Nodes {
 		k := nodeRun{
-			Name: n.Name, State: string(n.State), StoreBytes: int64(n.StoreBytes), PeerBytes: int64(n.PeerBytes),
+			Name: n.Name, State: string(n.State), Files: n.Files, StoreBytes: int64(n.StoreBytes), PeerBytes: int64(n.PeerBytes),
 			StoreS: n.StoreS, StoreSlow: slow[n.Name], NoAccess: n.NoAccess, PlainPeers: n.PlainPeers, SHA256: n.SHA256, Verified: n.Verified, Error: n.Error, Faults: n.Faults,
 		}
 		switch n.State {
@@ -292,7 +312,7 @@ func retold(job freshet.Job, n freshet.NodeStatus) []report.Event {
 	}
 	begin := swarm.Event{
 		Kind: "run", Job: job.ID, Node: n.Name, Algorithm: job.Spec.Algorithm, Source: open.Redact(job.Spec.Source), Start: job.Accepted,
-		Size: int64(job.Object.Size), PieceSize: int64(freshet.Layout(job).Piece),
+		Size: int64(job.Object.Size), PieceSize: int64(freshet.Layout(job).Piece), Files: swarm.EventFiles(job.Files, ""),
 	}
 	for _, k := range job.Nodes {
 		if k.State != freshet.Present {

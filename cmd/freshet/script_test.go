@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -44,7 +45,9 @@ func TestMain(m *testing.M) {
 //	await FILE REGEXP         wait until the file has a match
 //	eventually REGEXP PROGRAM ARG…  run it until its output has a match
 //	random FILE SIZE          make a file of bytes that depend on its name alone
-//	s3put FILE URL            put it into a store
+//	shards DIR COUNT SIZE     make so many files shard-00, shard-01, …, the last the largest, of so many bytes together
+//	s3put FILE URL            put it into a store, or all files of a directory below the URL
+//	alike DIR DIR…            the others have all files of the first, with the same bytes
 //	same FILE FILE…           all have the same bytes
 //	json PATH REGEXP          a value in the JSON of the last command's output, as runs.0.nodes.1.name
 //	terminal FILE PROGRAM ARG…  run it on a terminal, and write all that was sent there to a file
@@ -75,7 +78,7 @@ func TestScript(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start": startProcess, "signal": signalProcess, "ended": endedProcess,
-			"await": await, "eventually": eventually, "random": random, "s3put": s3put, "same": same, "json": jsonValue, "var": setVar,
+			"await": await, "eventually": eventually, "random": random, "shards": shards, "s3put": s3put, "same": same, "alike": alike, "json": jsonValue, "var": setVar,
 			"terminal": onTerminal, "scrape": scrapeNode, "health": health, "logged": logged, "nats": startNATS, "natshas": natsHas,
 		},
 	})
@@ -248,11 +251,6 @@ func s3put(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: s3put FILE URL")
 	}
-	f, err := os.Open(ts.MkAbs(args[0]))
-	ts.Check(err)
-	defer f.Close()
-	fi, err := f.Stat()
-	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	environment.Lock()
@@ -264,8 +262,72 @@ func s3put(ts *testscript.TestScript, neg bool, args []string) {
 	store, key, err := open.URL(ctx, args[1], open.Options{})
 	ts.Check(err)
 	defer store.Close()
-	_, err = store.Put(ctx, key, f, unit.Bytes(fi.Size()))
+	put := func(path, key string) {
+		f, err := os.Open(path)
+		ts.Check(err)
+		defer f.Close()
+		fi, err := f.Stat()
+		ts.Check(err)
+		_, err = store.Put(ctx, key, f, unit.Bytes(fi.Size()))
+		ts.Check(err)
+	}
+	top := ts.MkAbs(args[0])
+	if fi, err := os.Stat(top); err != nil || !fi.IsDir() {
+		put(top, key)
+		return
+	}
+	for _, name := range filesBelow(ts, top) {
+		put(filepath.Join(top, name), key+filepath.ToSlash(name))
+	}
+}
+
+// filesBelow are the files below a directory, by their paths there.
+func filesBelow(ts *testscript.TestScript, top string) (names []string) {
+	ts.Check(filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(top, path)
+		names = append(names, name)
+		return err
+	}))
+	return names
+}
+
+func shards(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: shards DIR COUNT SIZE")
+	}
+	n, err := strconv.Atoi(args[1])
 	ts.Check(err)
+	size, err := unit.ParseBytes(args[2])
+	ts.Check(err)
+	left := int(size)
+	for i := range n {
+		k := int(size) * (i + 1) / (n * (n + 1) / 2)
+		if i == n-1 {
+			k = left
+		}
+		left -= k
+		random(ts, false, []string{filepath.Join(args[0], fmt.Sprintf("shard-%0*d", len(args[1]), i)), fmt.Sprint(k)})
+	}
+}
+
+func alike(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: alike DIR DIR…")
+	}
+	names := filesBelow(ts, ts.MkAbs(args[0]))
+	if len(names) == 0 {
+		ts.Fatalf("%s has no file", args[0])
+	}
+	for _, name := range names {
+		all := []string{}
+		for _, dir := range args {
+			all = append(all, filepath.Join(dir, name))
+		}
+		same(ts, false, all)
+	}
 }
 
 func same(ts *testscript.TestScript, neg bool, args []string) {

@@ -223,6 +223,9 @@ func (v *view) node(row, width int) string {
 			parts = append(parts, "exchanges with peers")
 		}
 	}
+	if of := v.job.FileCount; of > 1 && n.State == freshet.Running {
+		parts = append(parts, fmt.Sprintf("%d/%d files", n.Files, of))
+	}
 	return v.line(n.Name, have, size, width, parts...)
 }
 

@@ -39,9 +39,10 @@ const ProofBytes = sha256.Size
 
 // Challenge is the place that the nodes of a job have to read. Its zero value is none.
 type Challenge struct {
-	Off   unit.Bytes `json:"off"`
-	Size  unit.Bytes `json:"size"`  // zero only of an empty object, whose proof is trivial
-	Nonce []byte     `json:"nonce"` // 16 bytes, new for each job
+	Off    unit.Bytes `json:"off"`
+	Size   unit.Bytes `json:"size"`             // zero only of an empty object, whose proof is trivial
+	Nonce  []byte     `json:"nonce"`            // 16 bytes, new for each job
+	Places []Place    `json:"places,omitempty"` // of a job of several objects, instead of Off and Size; in their order
 }
 
 // Draw draws a challenge for an object. The place has a 65,536th of the object's
@@ -60,10 +61,12 @@ func Draw(o objstore.Object) Challenge {
 	return c
 }
 
+var errImproper = errors.New("the job has no proper challenge for the proof of access: run the same release of Freshet on the control plane and on the nodes")
+
 // check says whether c can be a challenge for an object of so many bytes.
 func (c Challenge) check(size unit.Bytes) error {
 	if len(c.Nonce) != nonceBytes || c.Off < 0 || c.Size < min(least, size) || c.Size > most || c.Off > size-c.Size {
-		return errors.New("the job has no proper challenge for the proof of access: run the same release of Freshet on the control plane and on the nodes")
+		return errImproper
 	}
 	return nil
 }
@@ -112,6 +115,11 @@ func (w *Witness) Proof(node string) []byte {
 	}
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(w.c.Off)))
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(w.c.Size)))
+	for _, p := range w.c.Places {
+		for _, v := range []uint64{uint64(p.Object), uint64(p.Off), uint64(p.Size)} {
+			h.Write(binary.BigEndian.AppendUint64(nil, v))
+		}
+	}
 	return h.Sum(nil)
 }
 

@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"testing"
 
@@ -106,5 +107,79 @@ func TestProofs(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Of several objects there is a place in each, but for empty ones; of very many in the largest and in others that are drawn anew each time.
+func TestPlacesInSeveralObjects(t *testing.T) {
+	few := []objstore.Object{{Size: unit.GiB, Ranges: true}, {Size: 0, Ranges: true}, {Size: 10, Ranges: true}}
+	c := DrawFrom(few)
+	if len(c.Places) != 2 || c.Places[0].Object != 0 || c.Places[0].Size != 16*unit.KiB || c.Places[1] != (Place{2, 0, 10}) {
+		t.Errorf("places %+v", c.Places)
+	}
+	many := make([]objstore.Object, 5000)
+	for i := range many {
+		many[i] = objstore.Object{Size: unit.Bytes(1 + i), Ranges: true}
+	}
+	seen := map[int]int{}
+	for range 20 {
+		c := DrawFrom(many)
+		if err := c.checkPlaces(many); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range c.Places {
+			seen[p.Object]++
+		}
+	}
+	for i := len(many) - largestPlaces; i < len(many); i++ {
+		if seen[i] != 20 {
+			t.Fatalf("object %d of %d, by size, was drawn %d times of 20", i, len(many), seen[i])
+		}
+	}
+	if len(seen) < 10*largestPlaces {
+		t.Errorf("only %d different objects were drawn", len(seen))
+	}
+
+	good := DrawFrom(few)
+	for name, change := range map[string]func(c *Challenge){
+		"none":          func(c *Challenge) { *c = Challenge{} },
+		"short nonce":   func(c *Challenge) { c.Nonce = c.Nonce[1:] },
+		"one too few":   func(c *Challenge) { c.Places = c.Places[1:] },
+		"twice one":     func(c *Challenge) { c.Places = []Place{c.Places[0], c.Places[0]} },
+		"none of these": func(c *Challenge) { c.Places = []Place{c.Places[0], {3, 0, 10}} },
+		"empty":         func(c *Challenge) { c.Places = []Place{{0, 0, 0}, c.Places[1]} },
+	} {
+		c := good
+		change(&c)
+		if c.checkPlaces(few) == nil {
+			t.Errorf("%s: %+v passes", name, c)
+		}
+	}
+	if err := DrawFrom(few[1:2]).checkPlaces(few[1:2]); err != nil {
+		t.Errorf("of nothing but empty objects: %v", err)
+	}
+}
+
+// Who may read all but one of the objects has no proof.
+func TestProofOfSeveral(t *testing.T) {
+	store, ctx := mem.New(), t.Context()
+	objects := []objstore.Object{store.Set("m/a", random(1, 100*unit.KiB)), store.Set("m/b", nil), store.Set("m/c", random(2, 10))}
+	c := DrawFrom(objects)
+	a, err := c.ReadFrom(ctx, "job", store, objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := c.ReadFrom(ctx, "job", store, objects)
+	if err != nil || !b.Convinced("n1", a.Proof("n1")) || b.Convinced("n1", a.Proof("n2")) {
+		t.Errorf("a right proof has to convince (%v), and another's not", err)
+	}
+	other := mem.New()
+	others := []objstore.Object{other.Set("m/a", random(1, 100*unit.KiB)), other.Set("m/b", nil), other.Set("m/c", random(3, 10))}
+	if wrong, err := c.ReadFrom(ctx, "job", other, others); err != nil || b.Convinced("n1", wrong.Proof("n1")) {
+		t.Errorf("a proof without one of the objects convinces (%v)", err)
+	}
+	store.Deny("m/c")
+	if _, err := c.ReadFrom(ctx, "job", store, objects); !errors.Is(err, objstore.ErrDenied) {
+		t.Errorf("one object may not be read: %v", err)
 	}
 }

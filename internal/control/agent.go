@@ -17,7 +17,6 @@ import (
 
 	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/pki"
-	"github.com/freshet/freshet/objstore"
 )
 
 // Agent is a node's side of the control plane. All fields but the first three
@@ -44,7 +43,7 @@ type Agent struct {
 // do.
 type Runner interface {
 	// Stat says what the source is now.
-	Stat(ctx context.Context, spec Spec) (objstore.Object, error)
+	Stat(ctx context.Context, spec Spec) (Source, error)
 
 	// Prepare sees whether the node can take part: the destination can be
 	// written, the store can be read. No more is fetched than the place of the job's challenge.

@@ -24,6 +24,7 @@ import (
 //	job        jobRequest         Job
 //	cancel     jobRequest         Job
 //	courses    jobRequest         bytes: account.Courses by node of a job that has ended, JSON, compressed (gzip); none: null
+//	files      jobRequest         Files: of a job of several, the largest first; none: null
 //	nodes      –                  []NodeView, by name
 //	remove     nodeRequest        nothing
 //	token      tokenRequest       tokenAnswer
@@ -97,7 +98,7 @@ func (h *Hub) call(ctx context.Context, verb string, m *nats.Msg) (any, error) {
 			return nil, err
 		}
 		return h.jobs(ctx, r.Before)
-	case "job", "cancel", "courses":
+	case "job", "cancel", "courses", "files":
 		var r jobRequest
 		if err := read(&r); err != nil {
 			return nil, err
@@ -107,6 +108,8 @@ func (h *Hub) call(ctx context.Context, verb string, m *nats.Msg) (any, error) {
 			return h.cancel(ctx, r.ID)
 		case "courses":
 			return h.courses(ctx, r.ID)
+		case "files":
+			return h.files(ctx, r.ID)
 		}
 		return h.job(ctx, r.ID)
 	case "nodes":
@@ -198,26 +201,38 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	if len(up) == 0 {
 		return Job{}, fail(ErrDown, "no selected node is up: %s %s", names[0], down[names[0]]+more(len(names)-1))
 	}
-	object, by, err := h.stat(ctx, spec, up)
+	source, by, err := h.stat(ctx, spec, up)
 	if err != nil {
 		return Job{}, err
 	}
-	if !object.Pinned() && !spec.Unpinned && !isFile(spec.Source) {
+	if !source.Pinned() && !spec.Unpinned && !isFile(spec.Source) {
 		return Job{}, fail(ErrRefused, "source %s has no validator (no ETag, no date), so a change during the job could not be noticed; accept that with --unpinned", shown(spec.Source))
 	}
-	job := Job{ID: newID(accepted), Spec: spec, Object: object, Accepted: accepted.UTC()}
-	if !spec.ShareAccess {
-		job.Challenge = access.Draw(object)
+	job := Job{ID: newID(accepted), Spec: spec, Object: source.Object, FileCount: len(source.Files), Accepted: accepted.UTC()}
+	switch {
+	case spec.ShareAccess:
+	case spec.Several():
+		job.Challenge = access.DrawFrom(source.Files)
+	default:
+		job.Challenge = access.Draw(source.Object)
 	}
 	m := newMachine(job, addrs, down)
 	m.sites = sites
 	d := newDriven(m.snapshot())
+	d.files = source.Files
 	if err := h.reserve(d); err != nil {
 		return Job{}, err
 	}
-	rev, err := put(ctx, h.store.jobs, job.ID, m.snapshot(), 0)
+	if len(d.files) > 0 { // first: a job that is taken up again needs them
+		_, err = put(ctx, h.store.files, job.ID, d.files, 0)
+	}
+	rev := uint64(0)
+	if err == nil {
+		rev, err = put(ctx, h.store.jobs, job.ID, m.snapshot(), 0)
+	}
 	if err != nil {
 		h.release(job.ID)
+		drop(ctx, h.store.files, job.ID) // or a list without a job is left behind
 		return Job{}, fail(ErrUnavailable, "cannot write the job's record: %s", oneLine(err.Error()))
 	}
 	d.rev = rev
@@ -225,7 +240,7 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	if !h.spawn(func() { h.drive(ctx, d, m, false) }) {
 		return Job{}, fail(ErrUnavailable, "the control plane is shutting down; the job %s was not started", job.ID)
 	}
-	h.log.Info("job accepted", "job", job.ID, "source", shown(spec.Source), "dest", spec.Dest, "nodes", len(names), "bytes", int64(object.Size), "as_seen_by", by)
+	h.log.Info("job accepted", "job", job.ID, "source", shown(spec.Source), "dest", spec.Dest, "nodes", len(names), "bytes", int64(source.Size), "as_seen_by", by)
 	return *d.latest.Load(), nil
 }
 

@@ -22,6 +22,7 @@ import (
 //	bucket   key       value          where
 //	jobs     job's ID  Job            file, synced before it is acknowledged
 //	courses  job's ID  courses        file; how the nodes' parts of it went, by name
+//	files    job's ID  Files          file; of a job of several
 //	nodes    name      nodeRecord     file
 //	tokens   token's   tokenRecord    file
 //	revoked  key       revokedKey     file
@@ -31,8 +32,8 @@ import (
 // Each has one writer, the hub, and changes by compare-and-set: should there be
 // two hubs by mistake, one of them notices instead of undoing the other's work.
 type buckets struct {
-	nc                                                     *nats.Conn
-	jobs, courses, nodes, tokens, revoked, issued, members jetstream.KeyValue
+	nc                                                            *nats.Conn
+	jobs, courses, files, nodes, tokens, revoked, issued, members jetstream.KeyValue
 }
 
 // nodeRecord is a node as it is registered.
@@ -108,6 +109,7 @@ func openBuckets(ctx context.Context, nc *nats.Conn, cluster string) (*buckets, 
 	}{
 		{&b.jobs, jetstream.KeyValueConfig{Bucket: "jobs", Description: "job records"}},
 		{&b.courses, jetstream.KeyValueConfig{Bucket: "courses", Description: "how jobs went on each node, compressed"}},
+		{&b.files, jetstream.KeyValueConfig{Bucket: "files", Description: "the files of jobs of several, compressed"}},
 		{&b.nodes, jetstream.KeyValueConfig{Bucket: "nodes", Description: "registered nodes"}},
 		{&b.tokens, jetstream.KeyValueConfig{Bucket: "tokens", Description: "tokens to join with: hashes, uses, expiry"}},
 		{&b.revoked, jetstream.KeyValueConfig{Bucket: "revoked", Description: "certificates of removed nodes, and withdrawn ones"}},

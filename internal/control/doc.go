@@ -24,7 +24,7 @@
 //	up.NAME.status       node → hub      report, at most 4 Hz while something changes
 //	up.NAME.renew        node → hub      request: renewRequest; answer: renewAnswer
 //	up.NAME.revoked      node → hub      request: nothing; answer: revocations
-//	down.NAME.stat       hub → node      request: Spec; answer: objstore.Object
+//	down.NAME.stat       hub → node      request: Spec; answer: Source
 //	down.NAME.prepare    hub → node      request: Job; answer: prepared
 //	down.NAME.start      hub → node      request: start; answer: nothing
 //	down.NAME.cancel     hub → node      request: stop; answer: nothing

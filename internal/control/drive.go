@@ -27,6 +27,7 @@ type driven struct {
 	latest atomic.Pointer[Job]      // as it is
 	lost   atomic.Pointer[[]string] // members of which there is no sign of life
 	rev    uint64                   // drive's: the record's revision in its bucket
+	files  Files                    // of a job of several; set before anybody else has it
 
 	mu      sync.Mutex // guards courses
 	courses map[string]account.Course
@@ -169,7 +170,7 @@ func (h *Hub) retire(ctx context.Context, j Job) {
 	}
 	h.mu.Unlock()
 	for _, id := range old {
-		for _, kv := range []jetstream.KeyValue{h.store.jobs, h.store.courses} {
+		for _, kv := range []jetstream.KeyValue{h.store.jobs, h.store.courses, h.store.files} {
 			if err := drop(ctx, kv, id); err != nil && ctx.Err() == nil {
 				h.log.Warn("cannot remove an old job's record", "job", id, "err", err)
 			}
@@ -184,6 +185,7 @@ func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []comman
 	}
 	job := m.snapshot()
 	job.Nodes = nil // a node needs the members, not how the others are doing
+	job.Files = d.files
 	plain, _ := json.Marshal(job)
 	begin := startBody(plain, job.Accepted, m.timeout)
 	for _, c := range cmds {
@@ -274,21 +276,22 @@ func (h *Hub) askRaw(ctx context.Context, node, verb string, body func() []byte,
 // of their own, so one that may not read it, or is not there, is not the last
 // word; that an object store has no such object is, if two of them say so: who lies
 // is not to keep all jobs from beginning. by is the node whose word was taken.
-func (h *Hub) stat(ctx context.Context, spec Spec, up []string) (o objstore.Object, by string, err error) {
+func (h *Hub) stat(ctx context.Context, spec Spec, up []string) (o Source, by string, err error) {
 	body, err := json.Marshal(spec)
 	if err != nil {
-		return objstore.Object{}, "", err
+		return Source{}, "", err
 	}
 	var first error
 	absent := 0
 	for _, node := range up[:min(len(up), 3)] {
-		var o objstore.Object
+		var o Source
 		err := h.ask(ctx, node, "stat", body, statWithin, &o)
 		switch {
-		case err == nil && (o.Size < 0 || len(o.Version) > 1024 || len(o.Key) > maxSource || len(o.Checksum.Value) > 256):
-			err = fail(nil, "%s: what it says of the object makes no sense (%d bytes, a version of %d letters)", node, o.Size, len(o.Version))
 		case err == nil:
-			return o, node, nil
+			if err = o.check(spec); err == nil {
+				return o, node, nil
+			}
+			err = &wireError{kind: err, text: node + ": " + err.Error()}
 		case errors.Is(err, errSilent):
 			err = fail(ErrDown, "%s: did not answer within %v when asked about the source", node, statWithin)
 		default:
@@ -304,5 +307,5 @@ func (h *Hub) stat(ctx context.Context, spec Spec, up []string) (o objstore.Obje
 			break
 		}
 	}
-	return objstore.Object{}, "", first
+	return Source{}, "", first
 }

@@ -127,6 +127,7 @@ func (h *testHub) client(t *testing.T, o ClientOptions) *Client {
 // test wants.
 type fakeRunner struct {
 	object  objstore.Object
+	several Files
 	statErr error
 	prepErr error
 	present bool
@@ -141,13 +142,16 @@ type fakeRunner struct {
 	begun   chan string
 	lost    chan []string // what Run was told
 	started int
+	told    Files // of the last job that was run
 }
 
 func newFakeRunner() *fakeRunner {
 	return &fakeRunner{object: objstore.Object{Key: "k", Size: 1000, Version: "v1", Ranges: true}, finish: make(chan NodeStatus, 8), placed: make(chan NodeStatus, 8), begun: make(chan string, 8), lost: make(chan []string, 64)}
 }
 
-func (f *fakeRunner) Stat(context.Context, Spec) (objstore.Object, error) { return f.object, f.statErr }
+func (f *fakeRunner) Stat(context.Context, Spec) (Source, error) {
+	return Source{Object: f.object, Files: f.several}, f.statErr
+}
 func (f *fakeRunner) Prepare(context.Context, Job) (Prepared, error) {
 	return Prepared{Present: f.present}, f.prepErr
 }
@@ -158,6 +162,7 @@ func (f *fakeRunner) Probe(ctx context.Context, s ProbeStep) (NodeProbe, error) 
 func (f *fakeRunner) Run(ctx context.Context, job Job, lost <-chan []string, report func(NodeStatus)) (NodeStatus, account.Course) {
 	f.mu.Lock()
 	f.started++
+	f.told = job.Files
 	f.mu.Unlock()
 	f.begun <- job.ID
 	tick := time.NewTicker(20 * time.Millisecond)

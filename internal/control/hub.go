@@ -349,6 +349,11 @@ func (h *Hub) loadJobs(ctx context.Context) error {
 		d.rev = rev
 		h.active[id] = d
 	})
+	for id, d := range h.active {
+		if err == nil && d.latest.Load().FileCount > 0 {
+			_, err = get(ctx, h.store.files, id, &d.files)
+		}
+	}
 	slices.Sort(h.ended)
 	return err
 }

@@ -14,8 +14,8 @@ import (
 // Spec is what a user asks for. It is part of the job's durable record, so it
 // holds no secret: stores are opened with each node's own credentials.
 type Spec struct {
-	Source    string     `json:"source"`             // s3://bucket/key, http(s)://…, file:///path; without user info
-	Dest      string     `json:"dest"`               // absolute path on every node; {node} in it stands for the node's name
+	Source    string     `json:"source"`             // s3://bucket/key, http(s)://…, file:///path; without user info. With a slash at its end: all below it
+	Dest      string     `json:"dest"`               // absolute path on every node, of several files their directory; {node} in it stands for the node's name
 	Nodes     []string   `json:"nodes,omitempty"`    // selectors: name, glob, or label=value; none: every node
 	Algorithm string     `json:"algorithm"`          // flat, non-steal, steal, stream
 	Piece     unit.Bytes `json:"piece,omitempty"`    // piece size; zero: the default for the object's size
@@ -51,10 +51,12 @@ type Member struct {
 type Job struct {
 	ID        string           `json:"id"`
 	Spec      Spec             `json:"spec"`
-	Object    objstore.Object  `json:"object"`             // the version pinned at the start
-	Challenge access.Challenge `json:"challenge,omitzero"` // what nodes prove their access with; none with Spec.ShareAccess
-	Accepted  time.Time        `json:"accepted"`           // when the control plane accepted it: the clock of every figure starts here
-	Members   []Member         `json:"members,omitempty"`  // who takes part; set when the job starts
+	Object    objstore.Object  `json:"object"`               // the version pinned at the start; of several the whole
+	FileCount int              `json:"file_count,omitempty"` // of a job of several objects
+	Files     Files            `json:"files,omitempty"`      // what a node is told of them; Client.Files has them, too
+	Challenge access.Challenge `json:"challenge,omitzero"`   // what nodes prove their access with; none with Spec.ShareAccess
+	Accepted  time.Time        `json:"accepted"`             // when the control plane accepted it: the clock of every figure starts here
+	Members   []Member         `json:"members,omitempty"`    // who takes part; set when the job starts
 	State     State            `json:"state"`
 	Nodes     []NodeStatus     `json:"nodes"`              // every selected node, in name order, those that could not take part included
 	Stopping  string           `json:"stopping,omitempty"` // why the nodes were told to stop; the job ends when they have
@@ -131,6 +133,7 @@ type NodeStatus struct {
 	Serving      bool       `json:"serving,omitempty"`       // done or present, and still giving to others: the part has not ended
 	Phase        int        `json:"phase,omitempty"`         // 1: reads from the store, 2: exchanges with peers
 	Have         unit.Bytes `json:"have"`                    // bytes of checked pieces on its disk
+	Files        int        `json:"files,omitempty"`         // of which all is, of Job.FileCount
 	StoreBytes   unit.Bytes `json:"store_bytes"`             // payload read from the store, thrown away ones included
 	StoreS       float64    `json:"store_s,omitempty"`       // seconds for which it read them
 	PeerBytes    unit.Bytes `json:"peer_bytes"`              // payload received from peers, likewise

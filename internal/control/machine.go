@@ -248,7 +248,7 @@ func (m *machine) start(now time.Time) (cmds []command, started bool) {
 			continue
 		}
 		if !needed { // nobody lacks it, so nobody has to give
-			n.State, n.Have = Present, m.job.Object.Size
+			n.State, n.Have, n.Files = Present, m.job.Object.Size, m.job.FileCount
 			continue
 		}
 		if why := m.blind[n.Name]; !source {
@@ -276,6 +276,7 @@ func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable b
 		again = m.job.Stopping == ""
 	}
 	s = bounded(s, m.job.Object.Size)
+	s.Files = min(max(s.Files, 0), m.job.FileCount)
 	s.NoAccess = n.NoAccess                                                      // what it said when it was prepared
 	if n.Serving && (s.State == Running || n.State == Done && s.State != Done) { // overtaken, or what became of its serving
 		keep := *n

@@ -42,7 +42,7 @@ func (s *Spec) check() error {
 		return fail(ErrInvalid, "destination %q holds a control character", s.Dest)
 	case !filepath.IsAbs(s.Dest):
 		return fail(ErrInvalid, "destination %q is not absolute: it names the same file on every node", s.Dest)
-	case strings.HasSuffix(s.Dest, "/"):
+	case strings.HasSuffix(s.Dest, "/") && !s.Several():
 		return fail(ErrInvalid, "destination %q is a directory: name the file", s.Dest)
 	}
 	s.Dest = filepath.Clean(s.Dest)
@@ -97,16 +97,13 @@ func checkSource(source string) error {
 		if u.Host == "" || strings.Trim(u.Path, "/") == "" {
 			return fail(ErrInvalid, "source %q: want s3://bucket/key", source)
 		}
-		if strings.HasSuffix(u.Path, "/") {
-			return fail(ErrInvalid, "source %q is a prefix: name one object", source)
-		}
 	case "http", "https":
 		if u.Host == "" {
 			return fail(ErrInvalid, "source %q names no host", source)
 		}
 	case "file":
-		if u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasSuffix(u.Path, "/") {
-			return fail(ErrInvalid, "source %q: want file:///path of a file, the same on every node", source)
+		if u.Host != "" || strings.Trim(u.Path, "/") == "" || !strings.HasPrefix(u.Path, "/") {
+			return fail(ErrInvalid, "source %q: want file:///path, the same on every node", source)
 		}
 	default:
 		return fail(ErrInvalid, "source %q: want s3://bucket/key, http(s)://… or file:///path", source)

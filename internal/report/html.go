@@ -39,6 +39,7 @@ type view struct {
 	Figures                   []figure
 	Faults                    []runFaults
 	Details                   []detail
+	Files                     []files
 	Verdict                   string // of a page about one run
 	Limits                    []limits
 	Recorded                  bool // some node recorded pieces
@@ -75,6 +76,14 @@ type runFaults struct {
 
 type fault struct{ At, Node, Peer, Cause string }
 
+// files is the table of a run's files, if they are several.
+type files struct {
+	Run  string
+	Rows [][]string
+	Left int
+	Open bool // few enough to be shown at once
+}
+
 type detail struct {
 	Run  string
 	Rows [][]string
@@ -94,7 +103,7 @@ func (rec *Recording) HTML(w io.Writer) error {
 	}
 	if len(rec.Runs) > 0 {
 		r := rec.Runs[0]
-		v.Heading = fmt.Sprintf("%v to %s", r.Layout.Size, plural(len(r.Nodes), "node"))
+		v.Heading = fmt.Sprintf("%v%s to %s", r.Layout.Size, r.many(), plural(len(r.Nodes), "node"))
 		v.Source = r.Source
 		v.Summary = "The runs side by side"
 		if len(rec.Runs) == 1 {
@@ -502,6 +511,9 @@ func (v *view) tell(rec *Recording) {
 			v.Faults = append(v.Faults, fs)
 		}
 		v.Details = append(v.Details, d)
+		if rows, left := r.filesDetail(); len(rows) > 0 {
+			v.Files = append(v.Files, files{Run: r.label, Rows: rows, Left: left, Open: len(rec.Runs) == 1 && len(rows) <= maxOpen})
+		}
 	}
 	if n := len(rec.Runs) - maxPictured; n > 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("%s more without pictures.", plural(n, "run")))

@@ -176,8 +176,8 @@ func known(kind string) bool {
 
 // begin takes what the first run event of a job says; the other nodes' repeat it.
 func (d *draft) begin(e *swarm.Event) bool {
-	l := piece.Layout{Size: unit.Bytes(e.Size), Piece: unit.Bytes(e.PieceSize)}
-	if l.Validate() != nil || e.Size > maxObject || len(e.Nodes) > maxNames {
+	l, files, ok := cutOf(e)
+	if !ok || len(e.Nodes) > maxNames {
 		return false
 	}
 	if d.told {
@@ -188,7 +188,7 @@ func (d *draft) begin(e *swarm.Event) bool {
 			return false
 		}
 	}
-	d.told, d.ranks = true, e.Nodes
+	d.told, d.ranks, d.run.files = true, e.Nodes, files
 	d.run.Algorithm, d.run.Source, d.run.Layout, d.run.Start = cut(e.Algorithm), cut(e.Source), l, e.Start
 	return true
 }

@@ -75,6 +75,7 @@ type Run struct {
 
 	label    string   // what it is called on the page, unlike all other runs
 	givers   []string // names by arrival.from
+	files    []file   // that were moved, one behind the other; none: it was one object
 	arrivals int
 	last     float64 // time of the last event in seconds
 }

@@ -10,6 +10,9 @@
 //	http://… https://…        a web server; the query belongs to the object
 //	file:///path              a file of this machine, by its absolute path
 //
+// s3://bucket/prefix/ and file:///path/, with a slash at the end, are all that lies below: the key is then what the keys of these
+// objects in the store begin with.
+//
 // In an s3 key a percent sign quotes, as in every URL: a key with "?", "#" or
 // "%" in it writes them %3F, %23 and %25.
 package open
@@ -62,8 +65,10 @@ func URL(ctx context.Context, address string, o Options) (objstore.Store, string
 		dir, key := filepath.Split(t.key)
 		// A link is followed here, where the user named it; below its directory
 		// the store follows none that leads out.
-		if real, err := filepath.EvalSymlinks(t.key); err == nil {
+		if real, err := filepath.EvalSymlinks(t.key); err == nil && key != "" {
 			dir, key = filepath.Split(real)
+		} else if err == nil {
+			dir = real
 		}
 		s, err := file.Open(dir)
 		if err != nil {
@@ -110,8 +115,11 @@ func parse(address string) (target, error) {
 			return fail("want three slashes and an absolute path: file:///path")
 		}
 		t.key = filepath.Clean(filepath.FromSlash(rest))
-		if strings.HasSuffix(rest, "/") || filepath.Base(t.key) == string(os.PathSeparator) {
-			return fail("names a directory; want a file")
+		if filepath.Base(t.key) == string(os.PathSeparator) {
+			return fail("names the topmost directory; want a file, or a directory and a slash behind it")
+		}
+		if strings.HasSuffix(rest, "/") {
+			t.key += string(os.PathSeparator)
 		}
 		return t, nil
 	}

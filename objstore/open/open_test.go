@@ -34,6 +34,7 @@ func TestParse(t *testing.T) {
 		{address: "https://me:secret@host:8443/a%20b", key: "https://host:8443/a%20b", user: "me:secret"},
 		{address: "file:///a/b c/d%20?e", key: "/a/b c/d%20?e"},
 		{address: "file:///a/../b//c", key: "/b/c"},
+		{address: "file:///a//b/", key: "/a/b/"},
 	} {
 		got, err := parse(tt.address)
 		if err != nil {
@@ -71,7 +72,6 @@ func TestBad(t *testing.T) {
 		"http://me:secret@ho st/x":                     "cannot be read",
 		"file://relative/path":                         "three slashes",
 		"file:///":                                     "directory",
-		"file:///a/b/":                                 "directory",
 	} {
 		err := Check(address)
 		if err == nil || !strings.Contains(err.Error(), want) || objstore.Temporary(err) ||
@@ -189,5 +189,42 @@ func TestURL(t *testing.T) {
 		if !errors.Is(err, objstore.ErrNotExist) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: got %v, want %v", address, err, objstore.ErrNotExist)
 		}
+	}
+}
+
+// A directory is a store of all that lies below it, also by a symbolic link.
+func TestDirectory(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"m/a", "m/sub/b", "other/c"} {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("m", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"m", "link"} {
+		s, key, err := URL(t.Context(), "file://"+dir+"/"+name+"/", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for e, err := range s.List(t.Context(), key) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, strings.TrimPrefix(e.Key, key))
+		}
+		if got := strings.Join(keys, " "); got != "a sub/b" {
+			t.Errorf("%s: below it lie %q, want a and sub/b", name, got)
+		}
+		s.Close()
+	}
+	if _, _, err := URL(t.Context(), "file://"+dir+"/none/", Options{}); err == nil {
+		t.Error("a directory that is not there is opened")
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/lab/cluster"
 	"github.com/freshet/freshet/internal/peer"
-	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/piece"
 )
 
@@ -184,8 +183,8 @@ type fraud struct {
 	port *peer.Port
 }
 
-func (fraud) Stat(context.Context, control.Spec) (objstore.Object, error) {
-	return objstore.Object{}, errors.New("no idea")
+func (fraud) Stat(context.Context, control.Spec) (control.Source, error) {
+	return control.Source{}, errors.New("no idea")
 }
 func (fraud) Prepare(context.Context, control.Job) (control.Prepared, error) {
 	return control.Prepared{}, nil

@@ -1,0 +1,189 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+func TestWhichSourceIsSeveral(t *testing.T) {
+	for source, want := range map[string]bool{
+		"s3://b/m/": true, "s3://b/m/?endpoint=http://h/": true, "file:///data/m/": true,
+		"s3://b/m": false, "s3://b/m?endpoint=http://h/": false, "file:///data/m": false, "https://h/m/": false,
+	} {
+		s := Spec{Source: source, Dest: "/data/m"}
+		if err := s.check(); err != nil {
+			t.Errorf("%s: %v", source, err)
+		}
+		if got := s.Several(); got != want {
+			t.Errorf("%s is several: %v", source, got)
+		}
+		s.Dest = "/data/m/"
+		if err := s.check(); (err == nil) != want || want && s.Dest != "/data/m" {
+			t.Errorf("%s to %s: %v", source, s.Dest, err)
+		}
+	}
+	for _, source := range []string{"s3://b/", "s3://b", "file:///", "file://m/"} {
+		if err := (&Spec{Source: source, Dest: "/data/m"}).check(); err == nil {
+			t.Errorf("%s passes", source)
+		}
+	}
+}
+
+func named(names ...string) (f Files) {
+	for i, name := range names {
+		f = append(f, objstore.Object{Key: name, Size: unit.Bytes(i), Version: "v", Ranges: true})
+	}
+	return f
+}
+
+func TestNamesOfFiles(t *testing.T) {
+	for _, tt := range []struct {
+		names []string
+		bad   string // what the error names; empty: there is none
+	}{
+		{[]string{"a", "b/a", "b/c/d", "a.b", ".hidden", "with space", "ü"}, ""},
+		{[]string{"a", "../b"}, "../b"}, {[]string{"/a"}, "/a"}, {[]string{"a/"}, "a/"}, {[]string{"a//b"}, "a//b"}, {[]string{"a/./b"}, "a/./b"},
+		{[]string{"a\nb"}, "cannot be a file"}, {[]string{""}, "cannot be a file"}, {[]string{"."}, "cannot be a file"}, {[]string{"a\xff"}, "cannot be a file"},
+		{[]string{"a", "a"}, "twice"}, {[]string{"a/b/c", "x", "a"}, "a/b/c"}, {[]string{"a/b/c", "a/b"}, "a/b/c"},
+	} {
+		err := named(tt.names...).Check()
+		if (err == nil) != (tt.bad == "") || err != nil && !strings.Contains(err.Error(), tt.bad) {
+			t.Errorf("%q: %v, want %q", tt.names, err, tt.bad)
+		}
+	}
+	if err := make(Files, MaxFiles+1).Check(); err == nil || !strings.Contains(err.Error(), "10000") {
+		t.Errorf("too many: %v", err)
+	}
+}
+
+// The list of as many files as a job can have fits into a message, and comes out as it went in.
+func TestPackedFiles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var f Files
+	for i := range MaxFiles {
+		f = append(f, objstore.Object{
+			Key: fmt.Sprintf("train/shard-%05d/part-%08x.parquet", i, rng.Uint32()), Size: unit.Bytes(rng.Int64N(1 << 30)), Version: fmt.Sprintf("\"%016x%016x\"", rng.Uint64(), rng.Uint64()),
+			Checksum: piece.Checksum{Algorithm: piece.CRC64NVME, Value: piece.CRC64NVME.Encode(rng.Uint64())}, Ranges: true, Modified: time.Unix(1.7e9+rng.Int64N(1e6), 0).UTC(),
+		})
+	}
+	f.Sort()
+	if !slices.IsSortedFunc(f, func(a, b objstore.Object) int { return int(b.Size - a.Size) }) {
+		t.Error("small files do not lie behind each other")
+	}
+	b, err := json.Marshal(Source{Object: f.Whole("m/"), Files: f})
+	if err != nil || len(b) > maxPackedFiles {
+		t.Errorf("%d files make %d bytes (%v), more than %d", len(f), len(b), err, maxPackedFiles)
+	}
+	var back Source
+	if err := json.Unmarshal(b, &back); err != nil || !slices.EqualFunc(back.Files, f, func(a, b objstore.Object) bool {
+		return a.Modified.Equal(b.Modified) && a.Key == b.Key && a.Size == b.Size && a.Version == b.Version && a.Checksum == b.Checksum
+	}) {
+		t.Errorf("%d files come back as %d (%v)", len(f), len(back.Files), err)
+	}
+	spec := Spec{Source: "s3://b/m/"}
+	if err := back.check(spec); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(s *Source){
+		"no file":       func(s *Source) { s.Files = nil },
+		"other size":    func(s *Source) { s.Size++ },
+		"other version": func(s *Source) { s.Files = append(Files{}, s.Files...); s.Files[7].Version = "w" },
+		"bad name":      func(s *Source) { s.Files = append(Files{}, s.Files...); s.Files[7].Key = "../x" },
+	} {
+		s := back
+		change(&s)
+		if s.check(spec) == nil {
+			t.Errorf("%s: passes", name)
+		}
+	}
+	if back.check(Spec{Source: "s3://b/m"}) == nil {
+		t.Error("many files pass for one object")
+	}
+	if b, _ := json.Marshal(Job{}); bytes.Contains(b, []byte("files")) {
+		t.Errorf("a job of one object tells of files: %s", b)
+	}
+}
+
+func FuzzUnpackFiles(f *testing.F) {
+	packed, _ := json.Marshal(named("a", "b/c"))
+	f.Add(packed)
+	f.Add([]byte(`""`))
+	f.Add([]byte(`"H4sIAAAAAAAA"`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var got, again Files
+		if json.Unmarshal(b, &got) != nil {
+			return
+		}
+		out, err := json.Marshal(got)
+		if err != nil {
+			return // a time that JSON cannot write
+		}
+		if err := json.Unmarshal(out, &again); err != nil || len(again) != len(got) {
+			t.Errorf("%d files come back as %d (%v)", len(got), len(again), err)
+		}
+	})
+}
+
+// Nodes are told of all files of a job, who watches it only how many they are; who asks for them gets them, after a restart of
+// the control plane, too, and after the end.
+func TestJobOfSeveral(t *testing.T) {
+	noLeaks(t)
+	state := t.TempDir()
+	h := startHub(t, Config{State: state}, "127.0.0.1:0")
+	a := joined(t, h, "n1", Registration{})
+	a.several = named("a", "b/c", "d")
+	a.several.Sort()
+	a.object = a.several.Whole("m/")
+	c := h.client(t, ClientOptions{})
+	ctx := testContext(t)
+	job, err := c.Submit(ctx, Spec{Source: "s3://b/m/", Dest: "/data/m/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job.FileCount != 3 || job.Files != nil || job.Object.Size != 3 || len(job.Challenge.Places) != 2 {
+		t.Errorf("got %+v", job)
+	}
+	a.awaitBegun(t, job.ID)
+	a.mu.Lock()
+	told := a.told
+	a.mu.Unlock()
+	same := func(got Files, err error) {
+		t.Helper()
+		if err != nil || !slices.EqualFunc(got, a.several, func(x, y objstore.Object) bool { return x.Key == y.Key && x.Size == y.Size }) {
+			t.Errorf("got files %v, %v", got, err)
+		}
+	}
+	same(told, nil)
+	same(c.Files(ctx, job.ID))
+
+	h.stop()
+	h = startHub(t, Config{State: state}, h.addr)
+	c = h.client(t, ClientOptions{})
+	same(c.Files(ctx, job.ID))
+	a.finish <- NodeStatus{State: Done, Have: 3, Files: 7, Verified: "source"}
+	var final Job
+	for j, err := range c.Watch(ctx, job.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		final = j
+	}
+	if final.State != Done || final.Files != nil || final.Nodes[0].Files != 3 {
+		t.Errorf("got %+v", final)
+	}
+	same(c.Files(ctx, job.ID))
+	if _, err := c.Files(ctx, "zzz"); !errors.Is(err, ErrNoSuchJob) {
+		t.Errorf("files of no job: %v", err)
+	}
+}

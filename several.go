@@ -1,0 +1,229 @@
+package freshet
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/freshet/freshet/internal/access"
+	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/landing"
+	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/objstore/open"
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+// What a job of several objects asks of a node beside what one of one does. docs/notes/2026-11-21-many-files.md says
+// why it is as it is.
+
+// lookAtOnce is how many objects are looked at at the same moment: what takes a store 20 ms each is 10,000 in six seconds.
+const lookAtOnce = 32
+
+// hintWithin is what an answer that is known may be late for.
+const hintWithin = 2 * time.Second
+
+// list says what lies below a prefix now.
+func (w *worker) list(ctx context.Context, store objstore.Store, prefix string, spec control.Spec) (control.Source, error) {
+	var files control.Files
+	for e, err := range store.List(ctx, prefix) {
+		if err != nil {
+			return control.Source{}, err
+		}
+		name := strings.TrimPrefix(e.Key, prefix)
+		if name == "" || strings.HasSuffix(name, "/") { // what some programs put where a directory would be
+			continue
+		}
+		if files = append(files, objstore.Object{Key: name}); len(files) > control.MaxFiles {
+			break
+		}
+	}
+	if len(files) == 0 {
+		return control.Source{}, fmt.Errorf("nothing lies below %s: %w", open.Redact(spec.Source), objstore.ErrNotExist)
+	}
+	if err := files.Check(); err != nil {
+		return control.Source{}, err
+	}
+	if local(spec) {
+		if err := notOursBelow(strings.TrimPrefix(spec.Source, "file://"), files); err != nil {
+			return control.Source{}, err
+		}
+	}
+	err := each(ctx, len(files), func(ctx context.Context, i int) error {
+		name := files[i].Key
+		o, err := store.Stat(ctx, prefix+name)
+		switch {
+		case err != nil:
+			return err
+		case !o.Pinned() && !spec.Unpinned:
+			return objstore.Permanent(fmt.Errorf("%s has neither an ETag nor a date, so that a change during the broadcast could not be noticed; --unpinned takes it all the same", below(spec, name)))
+		case !o.Ranges:
+			return objstore.Permanent(fmt.Errorf("%s cannot be read in ranges, so that it cannot be one of several: broadcast it by itself", below(spec, name)))
+		}
+		o.Key = name
+		files[i] = o
+		return nil
+	})
+	if err != nil {
+		return control.Source{}, err
+	}
+	files.Sort()
+	return control.Source{Object: files.Whole(prefix), Files: files}, nil
+}
+
+// each calls f for all i below n, several at a time, until one fails.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(lookAtOnce)
+	for i := range n {
+		if ctx.Err() != nil {
+			break
+		}
+		g.Go(func() error { return f(ctx, i) })
+	}
+	return g.Wait()
+}
+
+// notOursBelow is notOurs for all files below a directory.
+func notOursBelow(top string, files control.Files) error {
+	for _, o := range files { // each: a symbolic link may lead anywhere
+		if err := notOurs(filepath.Join(top, filepath.FromSlash(o.Key))); err != nil {
+			return objstore.Permanent(err)
+		}
+	}
+	return nil
+}
+
+// firstBelow is the key of an object below a prefix.
+func firstBelow(ctx context.Context, store objstore.Store, prefix string) (string, error) {
+	for e, err := range store.List(ctx, prefix) {
+		if err != nil || !strings.HasSuffix(e.Key, "/") {
+			return e.Key, err
+		}
+	}
+	return "", fmt.Errorf("nothing lies below %s: %w", prefix, objstore.ErrNotExist)
+}
+
+// hint adds to the error of a source that is not there what may be meant by it.
+func hint(ctx context.Context, store objstore.Store, key string, spec control.Spec, err error) error {
+	if strings.HasPrefix(spec.Source, "http") || !errors.Is(err, objstore.ErrNotExist) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, hintWithin)
+	defer cancel()
+	if first, ferr := firstBelow(ctx, store, key+"/"); ferr != nil || first == "" {
+		return err
+	}
+	return fmt.Errorf("%w; but there are objects below it, which a slash at the end of the source means", err)
+}
+
+// objects are a job's objects as this node sees them: with their keys in the store and, of a file: source of which this node
+// has a copy of its own, with their versions here. Without look these are left as they are.
+func (w *worker) objects(ctx context.Context, store objstore.Store, prefix string, job control.Job, look bool) ([]objstore.Object, error) {
+	own := slices.Clone([]objstore.Object(job.Files))
+	if len(own) == 0 {
+		return nil, fmt.Errorf("job %s does not say which files lie below %s: run the same release of Freshet on the control plane and on the nodes", job.ID, open.Redact(job.Spec.Source))
+	}
+	for i := range own {
+		own[i].Key = prefix + own[i].Key
+	}
+	if !look || !local(job.Spec) {
+		return own, nil
+	}
+	if err := notOursBelow(strings.TrimPrefix(job.Spec.Source, "file://"), job.Files); err != nil {
+		return nil, err
+	}
+	return own, each(ctx, len(own), func(ctx context.Context, i int) error {
+		o, err := w.own(ctx, store, own[i].Key, job.Spec, own[i], below(job.Spec, job.Files[i].Key))
+		own[i].Version = o.Version
+		return err
+	})
+}
+
+// witnessAll is witness for a job of several objects.
+func (w *worker) witnessAll(ctx context.Context, store objstore.Store, prefix string, job control.Job) (*access.Witness, error) {
+	own, err := w.objects(ctx, store, prefix, job, true)
+	if err != nil {
+		return nil, err
+	}
+	if job.Spec.ShareAccess {
+		_, err := w.own(ctx, store, own[0].Key, job.Spec, job.Files[0], below(job.Spec, job.Files[0].Key))
+		return nil, err
+	}
+	return job.Challenge.ReadFrom(ctx, job.ID, store, own)
+}
+
+// below is what a file is called in what people read.
+func below(spec control.Spec, name string) string { return name + " of " + open.Redact(spec.Source) }
+
+// treeFiles are a job's files as they land.
+func treeFiles(job control.Job) (files []landing.TreeFile) {
+	for _, o := range job.Files {
+		files = append(files, landing.TreeFile{Name: o.Key, Size: o.Size, Version: o.Version})
+	}
+	return files
+}
+
+// commonPart is the size of a piece of which parts of all files can be made, where the store's checksums are per part; zero: there are none.
+func commonPart(files control.Files) (part unit.Bytes) {
+	for _, o := range files {
+		for a, b := part, o.Checksum.Part; ; a, b = b, a%b {
+			if b == 0 {
+				part = a
+				break
+			}
+		}
+	}
+	return part
+}
+
+// cutFiles is Layout for a job of several.
+func cutFiles(job Job) piece.Layout {
+	var sizes []unit.Bytes
+	for _, o := range job.Files {
+		sizes = append(sizes, o.Size)
+	}
+	return piece.Cut(sizes, cmp.Or(job.Spec.Piece, piece.DefaultSize(job.Object.Size, commonPart(job.Files))))
+}
+
+// sha256Of is the SHA-256 of a job's file, or of all of several.
+func sha256Of(f io.ReaderAt, job Job) (string, error) {
+	if job.Spec.Several() {
+		return digestAll(f, job)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, int64(job.Object.Size))); err != nil {
+		return "", fmt.Errorf("read it back: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// digestAll is the SHA-256 of what "sha256sum" prints for the files in the order of their names, each with a digest of its
+// own: one line says whether two directories are alike.
+func digestAll(f io.ReaderAt, job Job) (string, error) {
+	layout, order := cutFiles(job), make([]int, len(job.Files))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(job.Files[a].Key, job.Files[b].Key) })
+	all := sha256.New()
+	for _, i := range order {
+		off, size := layout.Object(i)
+		h := sha256.New()
+		if _, err := io.Copy(h, io.NewSectionReader(f, int64(off), int64(size))); err != nil {
+			return "", fmt.Errorf("read %s back: %w", job.Files[i].Key, err)
+		}
+		fmt.Fprintf(all, "%x  %s\n", h.Sum(nil), job.Files[i].Key)
+	}
+	return hex.EncodeToString(all.Sum(nil)), nil
+}

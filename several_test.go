@@ -1,0 +1,118 @@
+package freshet
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+// directory makes files of these contents, all of the same time, and returns the source that they are.
+func directory(t *testing.T, files map[string]string, at time.Time) (source string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return "file://" + dir + "/"
+}
+
+// What lies below a directory is told with the largest first; another node's copy has to be the same, file by file.
+func TestSeveralFilesOnAnotherNode(t *testing.T) {
+	w := &worker{log: slog.New(slog.DiscardHandler)}
+	at := time.Unix(1_700_000_000, 123_000)
+	files := map[string]string{"config.json": "{}", "shard-1": "aaaa", "sub/shard-2": "bbbb", "sub/empty": ""}
+	there, err := w.Stat(t.Context(), control.Spec{Source: directory(t, files, at)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range there.Files {
+		names = append(names, f.Key)
+	}
+	if got := strings.Join(names, " "); got != "shard-1 sub/shard-2 config.json sub/empty" || there.Size != 10 || !there.Ranges || there.Version == "" {
+		t.Errorf("files %s, %+v", got, there.Object)
+	}
+	look := func(source string) error {
+		job := control.Job{ID: "j", Spec: control.Spec{Source: source}, Object: there.Object, Files: there.Files, FileCount: len(there.Files)}
+		store, key, err := w.hasten(t.Context(), job.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		own, err := w.objects(t.Context(), store, key, job, true)
+		if err == nil && (own[0].Version == there.Files[0].Version || own[0].Key != "shard-1") {
+			t.Errorf("the copy is %+v, the other node's %+v", own[0], there.Files[0])
+		}
+		return err
+	}
+	if err := look(directory(t, files, at)); err != nil {
+		t.Errorf("the same files: %v", err)
+	}
+	files["sub/shard-2"] = "bbbbb"
+	if err := look(directory(t, files, at)); err == nil || !strings.Contains(err.Error(), "sub/shard-2 of file://") || !strings.Contains(err.Error(), "rsync -t") {
+		t.Errorf("another file: %v", err)
+	}
+	delete(files, "sub/shard-2")
+	if err := look(directory(t, files, at)); !errors.Is(err, objstore.ErrNotExist) {
+		t.Errorf("a file is missing: %v", err)
+	}
+	if _, err := w.Stat(t.Context(), control.Spec{Source: directory(t, nil, at)}); !errors.Is(err, objstore.ErrNotExist) {
+		t.Errorf("nothing there: %v", err)
+	}
+}
+
+// The digest of many files is that of what sha256sum prints for them.
+func TestDigestOfSeveral(t *testing.T) {
+	job := Job{Spec: Spec{Source: "s3://b/m/"}, Files: Files{{Key: "z", Size: 4}, {Key: "b/a", Size: 2}, {Key: "a", Size: 2}, {Key: "c", Size: 0}}}
+	job.Object = job.Files.Whole("m/")
+	want := sha256.New()
+	for _, f := range []struct{ name, text string }{{"a", "AA"}, {"b/a", "BB"}, {"c", ""}, {"z", "zzzz"}} {
+		fmt.Fprintf(want, "%x  %s\n", sha256.Sum256([]byte(f.text)), f.name)
+	}
+	if got, err := sha256Of(bytes.NewReader([]byte("zzzzBBAA")), job); err != nil || got != fmt.Sprintf("%x", want.Sum(nil)) {
+		t.Errorf("got %s, %v, want %x", got, err, want.Sum(nil))
+	}
+}
+
+// Pieces divide the parts for which a store keeps checksums, also where they differ from file to file.
+func TestPiecesOfSeveral(t *testing.T) {
+	with := func(parts ...unit.Bytes) (f control.Files) {
+		for i, part := range parts {
+			f = append(f, objstore.Object{Key: fmt.Sprint(i), Size: unit.GiB, Checksum: piece.Checksum{Part: part}})
+		}
+		return f
+	}
+	for _, tt := range []struct {
+		files control.Files
+		want  unit.Bytes // piece size
+	}{
+		{with(0, 0), 4 * unit.MiB}, {with(8*unit.MiB, 8*unit.MiB), 4 * unit.MiB}, {with(8*unit.MiB, 0), 4 * unit.MiB}, {with(0, 6*unit.MiB), 3 * unit.MiB},
+		{with(8*unit.MiB, 12*unit.MiB), 4 * unit.MiB}, {with(8*unit.MiB, 5*unit.MiB), unit.MiB}, {with(8*unit.MiB, 5*unit.MiB+1), 4 * unit.MiB},
+	} {
+		l := Layout(Job{Object: tt.files.Whole("m/"), Files: tt.files})
+		if l.Piece != tt.want || l.Objects() != 2 || l.Size != 2*unit.GiB {
+			t.Errorf("parts of %v and %v: pieces of %v, want %v (%d objects)", tt.files[0].Checksum.Part, tt.files[1].Checksum.Part, l.Piece, tt.want, l.Objects())
+		}
+	}
+}
