@@ -174,6 +174,16 @@ func treeFiles(job control.Job) (files []landing.TreeFile) {
 	return files
 }
 
+// keptBytes are those of the files that a node has already; held says so by file.
+func keptBytes(job control.Job, held []bool) (n unit.Bytes) {
+	for i, kept := range held {
+		if kept {
+			n += job.Files[i].Size
+		}
+	}
+	return n
+}
+
 // commonPart is the size of a piece of which parts of all files can be made, where the store's checksums are per part; zero: there are none.
 func commonPart(files control.Files) (part unit.Bytes) {
 	for _, o := range files {

@@ -200,14 +200,16 @@ func (w *worker) Prepare(ctx context.Context, job control.Job) (p control.Prepar
 	if err := notOurs(dest); err != nil {
 		return p, err
 	}
-	in := dest
+	in, needed := dest, job.Object.Size
 	if job.Spec.Several() {
 		if err = notOursBelow(dest, job.Files); err == nil {
 			err = w.roots.CheckTree(dest, treeFiles(job))
 		}
+		var held []bool
 		if err == nil {
-			p.Present, err = w.roots.HeldTree(dest, job.Spec.Source, treeFiles(job))
+			held, err = w.roots.HeldFiles(dest, job.Spec.Source, treeFiles(job))
 		}
+		p.Present, needed = err == nil && !slices.Contains(held, false), needed-keptBytes(job, held)
 		in = filepath.Join(dest, "file")
 	} else if err = w.roots.Check(dest); err == nil {
 		p.Present, err = w.roots.Held(dest, job.Spec.Source, job.Object.Version, job.Object.Size)
@@ -215,8 +217,8 @@ func (w *worker) Prepare(ctx context.Context, job control.Job) (p control.Prepar
 	if err != nil {
 		return p, err
 	}
-	if free, err := w.roots.Free(in); err == nil && free < job.Object.Size && !p.Present {
-		return p, fmt.Errorf("%s: %v are needed and %v are free; make room or choose another place", dest, job.Object.Size, free)
+	if free, err := w.roots.Free(in); err == nil && free < needed && !p.Present {
+		return p, fmt.Errorf("%s: %v are needed and %v are free; make room or choose another place", dest, needed, free)
 	}
 	witness, err := w.witness(ctx, job)
 	switch denied := errors.Is(err, objstore.ErrDenied) || errors.Is(err, objstore.ErrNotExist); { // some stores say that there is nothing to those who may not see it
@@ -434,7 +436,15 @@ func (p *part) run(ctx context.Context) (err error) {
 		defer t.Close()
 		config.File = t
 	case several:
-		t, err := p.roots.CreateTree(p.job.ID, dest, treeFiles(p.job))
+		files := treeFiles(p.job)
+		if config.Kept, err = p.roots.HeldFiles(dest, p.job.Spec.Source, files); err != nil {
+			return err
+		}
+		for i, kept := range config.Kept {
+			files[i].Kept = kept
+		}
+		p.update(func(s *control.NodeStatus) { s.Kept = keptBytes(p.job, config.Kept) })
+		t, err := p.roots.CreateTree(p.job.ID, dest, files)
 		if err != nil {
 			return err
 		}

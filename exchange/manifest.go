@@ -144,16 +144,16 @@ func (m *Manifest) Settled() bool { return m.known == len(m.entries) && m.due ==
 // Known is the number of pieces whose digest is known.
 func (m *Manifest) Known() int { return m.known }
 
-// Verify holds a settled manifest against the store's checksum of object i, which shares no piece. An error of the
+// Verify holds the digests of object i, which shares no piece and is settled, against the store's checksum of it. An error of the
 // first reading calls for an audit of its pieces (Audit); after that it is final.
 func (m *Manifest) Verify(i int, c piece.Checksum) error {
-	if !m.Settled() {
-		return fmt.Errorf("digests of %d of %d pieces known, %d in doubt", m.known, len(m.entries), m.due)
-	}
 	r := m.layout.Pieces(i)
 	sums := make([]uint64, 0, r.Len())
-	for _, e := range m.entries[r.Lo:r.Hi] {
-		sums = append(sums, e.Sum)
+	for p := r.Lo; p < r.Hi; p++ {
+		if m.entries[p].Reader < 0 || m.isDue(p) {
+			return fmt.Errorf("the digest of piece %d is unknown, or in doubt", p)
+		}
+		sums = append(sums, m.entries[p].Sum)
 	}
 	return c.Verify(m.layout.Alone(i), sums)
 }

@@ -116,8 +116,9 @@ func (r *run) tellFiles(files freshet.Files) {
 type nodeRun struct {
 	Name       string          `json:"name"`
 	State      string          `json:"state"`
-	Files      int             `json:"files,omitempty"` // of several, of which it has all
-	DoneS      *float64        `json:"done_s"`          // nil: it did not get the object; 0: it had it before
+	Files      int             `json:"files,omitempty"`      // of several, of which it has all
+	KeptBytes  int64           `json:"kept_bytes,omitempty"` // in files of several that it had before
+	DoneS      *float64        `json:"done_s"`               // nil: it did not get the object; 0: it had it before
 	StoreBytes int64           `json:"store_bytes"`
 	StoreS     float64         `json:"store_s"`              // seconds for which it read from the store
 	StoreSlow  string          `json:"store_slow,omitempty"` // where that gave less than a tenth of what the others got: how much
@@ -205,7 +206,7 @@ func newRun(job freshet.Job, courses map[string]freshet.Course) run {
 	var times []float64
 	for _, n := range job.Nodes {
 		k := nodeRun{
-			Name: n.Name, State: string(n.State), Files: n.Files, StoreBytes: int64(n.StoreBytes), PeerBytes: int64(n.PeerBytes),
+			Name: n.Name, State: string(n.State), Files: n.Files, KeptBytes: int64(n.Kept), StoreBytes: int64(n.StoreBytes), PeerBytes: int64(n.PeerBytes),
 			StoreS: n.StoreS, StoreSlow: slow[n.Name], NoAccess: n.NoAccess, PlainPeers: n.PlainPeers, SHA256: n.SHA256, Verified: n.Verified, Error: n.Error, Faults: n.Faults,
 		}
 		switch n.State {

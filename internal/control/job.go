@@ -68,7 +68,7 @@ type Job struct {
 // Account gives an account of a job: what it took beside the least that it could
 // have taken, and what held it up. courses are Client.Courses.
 func (j Job) Account(courses map[string]account.Course) account.Account {
-	facts := account.Job{Size: j.Object.Size, Done: j.State == Done, Store: account.Capacity{Rate: j.Spec.Declared["store"], From: account.Declared}}
+	facts := account.Job{Size: j.moved(), Done: j.State == Done, Store: account.Capacity{Rate: j.Spec.Declared["store"], From: account.Declared}}
 	site := map[string]string{} // by node
 	for _, m := range j.Members {
 		site[m.Name] = m.Site
@@ -85,6 +85,17 @@ func (j Job) Account(courses map[string]account.Course) account.Account {
 		facts.Nodes = append(facts.Nodes, k)
 	}
 	return account.Of(facts)
+}
+
+// moved is the least that a node got which had not all before: what no method could do without.
+func (j Job) moved() unit.Bytes {
+	kept := unit.Bytes(0)
+	for _, n := range j.Nodes {
+		if n.State != Present {
+			kept = max(kept, n.Kept)
+		}
+	}
+	return j.Object.Size - kept
 }
 
 // sites are those of the members, by name, if there are several and so a link
@@ -134,6 +145,7 @@ type NodeStatus struct {
 	Phase        int        `json:"phase,omitempty"`         // 1: reads from the store, 2: exchanges with peers
 	Have         unit.Bytes `json:"have"`                    // bytes of checked pieces on its disk
 	Files        int        `json:"files,omitempty"`         // of which all is, of Job.FileCount
+	Kept         unit.Bytes `json:"kept,omitempty"`          // in files that it had before the job, of a job of several of which it had not all
 	StoreBytes   unit.Bytes `json:"store_bytes"`             // payload read from the store, thrown away ones included
 	StoreS       float64    `json:"store_s,omitempty"`       // seconds for which it read them
 	PeerBytes    unit.Bytes `json:"peer_bytes"`              // payload received from peers, likewise

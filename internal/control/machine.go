@@ -512,11 +512,11 @@ func bounded(s NodeStatus, size unit.Bytes) NodeStatus {
 		s.Error = "failed and gave no reason"
 	}
 	s.PlainPeers = max(s.PlainPeers, 0)
-	for _, b := range []*unit.Bytes{&s.Have, &s.StoreBytes, &s.PeerBytes, &s.SentBytes, &s.CrossedBytes} {
+	for _, b := range []*unit.Bytes{&s.Have, &s.Kept, &s.StoreBytes, &s.PeerBytes, &s.SentBytes, &s.CrossedBytes} {
 		*b = max(*b, 0)
 	}
 	s.CrossedBytes = min(s.CrossedBytes, s.PeerBytes)
-	s.Have = min(s.Have, size)
+	s.Have, s.Kept = min(s.Have, size), min(s.Kept, size)
 	for _, t := range []*float64{&s.DoneS, &s.StoreS} {
 		if math.IsNaN(*t) || math.IsInf(*t, 0) || *t < 0 {
 			*t = 0

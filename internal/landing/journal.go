@@ -145,6 +145,9 @@ func sweepTree(p place, e entry, info fs.FileInfo) error {
 		return nil
 	}
 	for i, name := range e.Names {
+		if name == "" { // it was there before
+			continue
+		}
 		from, to := filepath.Join(e.Part, strconv.Itoa(i)), filepath.Join(filepath.Dir(e.Part), filepath.FromSlash(name))
 		if err := rename(p.r, from, to); err != nil && !errors.Is(err, fs.ErrNotExist) { // those that are there already
 			return err

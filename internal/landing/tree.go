@@ -28,6 +28,7 @@ type TreeFile struct {
 	Name    string // path below the tree's directory, with slashes
 	Size    unit.Bytes
 	Version string // token of the version of its object, as the store gave it
+	Kept    bool   // it is in its place already, as HeldFiles says, and need not land
 }
 
 // Tree is files that land together below a directory. To who writes and reads they lie one behind the other, as
@@ -173,7 +174,8 @@ func (r *Roots) CreateTree(job, dir string, files []TreeFile) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := t.occupants(); err != nil {
+	there, err := t.occupants()
+	if err != nil {
 		return nil, err
 	}
 	t.job = job
@@ -181,6 +183,14 @@ func (r *Roots) CreateTree(job, dir string, files []TreeFile) (*Tree, error) {
 		return nil, err
 	}
 	t.open.open = t.openFile
+	t.open.kept = make([]fs.FileInfo, len(files))
+	for i, f := range files {
+		if f.Kept {
+			if t.open.kept[i] = there[i]; there[i] == nil || there[i].Size() != int64(f.Size) {
+				return nil, errors.Join(fmt.Errorf("%s is not the file any more that it was when the job began", t.place(i).path), t.Abort())
+			}
+		}
+	}
 	if err := t.reserve(); err != nil {
 		return nil, errors.Join(err, t.Abort())
 	}
@@ -251,15 +261,28 @@ func (t *Tree) size() unit.Bytes {
 	return unit.Bytes(t.ends[len(t.ends)-1])
 }
 
+// needs is how much is to land.
+func (t *Tree) needs() (n unit.Bytes) {
+	for _, f := range t.files {
+		if !f.Kept {
+			n += f.Size
+		}
+	}
+	return n
+}
+
 // partName is where file i lies while it lands.
 func (t *Tree) partName(i int) string { return filepath.Join(t.part, strconv.Itoa(i)) }
 
 // reserve makes the part files, with their sizes and, where the file system can, their space.
 func (t *Tree) reserve() error {
-	if free, err := t.dir.free(t.part); err == nil && free < t.size() {
+	if free, err := t.dir.free(t.part); err == nil && free < t.needs() {
 		return t.explain(t.dir, syscall.ENOSPC)
 	}
 	for i, k := range t.files {
+		if k.Kept {
+			continue
+		}
 		f, err := t.dir.r.OpenFile(t.partName(i), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 		if err == nil {
 			err = errors.Join(reserve(f, k.Size), f.Close())
@@ -276,7 +299,7 @@ func (t *Tree) explain(p place, err error) error {
 	if err == nil || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, syscall.EFBIG) {
 		return p.wrapped(err)
 	}
-	return fmt.Errorf("%s: needs %v%s: %w", p.path, t.size(), t.freeText(), reason(err))
+	return fmt.Errorf("%s: needs %v%s: %w", p.path, t.needs(), t.freeText(), reason(err))
 }
 
 func (t *Tree) freeText() string {
@@ -298,13 +321,16 @@ func (p place) wrapped(err error) error {
 // openFile opens file i where it is now.
 func (t *Tree) openFile(i int) (*os.File, error) {
 	p := t.place(i)
-	if t.part != "" {
+	was := t.open.infos
+	if t.part != "" && t.open.kept[i] != nil {
+		was = t.open.kept
+	} else if t.part != "" {
 		f, err := p.r.OpenFile(t.partName(i), os.O_RDWR, 0)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return f, p.wrapped(err)
 		}
 	}
-	if t.open.infos == nil {
+	if was == nil {
 		return nil, fmt.Errorf("%s: the part file is gone: somebody has removed it", p.path)
 	}
 	f, err := p.r.OpenFile(p.rel, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would block
@@ -312,7 +338,7 @@ func (t *Tree) openFile(i int) (*os.File, error) {
 		return nil, p.wrap(err)
 	}
 	info, err := f.Stat()
-	if err == nil && !same(info, t.open.infos[i]) {
+	if err == nil && !same(info, was[i]) {
 		err = errors.New("was replaced meanwhile")
 	}
 	if err != nil {
@@ -353,6 +379,9 @@ func (t *Tree) WriteAt(b []byte, off int64) (n int, err error) {
 		return 0, fmt.Errorf("%s: the files were here before the job and are not written to", t.dir.path)
 	}
 	err = t.each(off, len(b), func(i int, in int64, lo, hi int) error {
+		if err := t.land(i); err != nil {
+			return err
+		}
 		h, err := t.open.take(i)
 		if err != nil {
 			return err
@@ -366,6 +395,32 @@ func (t *Tree) WriteAt(b []byte, off int64) (n int, err error) {
 		return t.explain(t.place(i), err)
 	})
 	return n, err
+}
+
+// land makes a part file, a copy, of a file that was kept and is written to all the same: it is not what it should be.
+func (t *Tree) land(i int) error {
+	t.open.mu.Lock()
+	defer t.open.mu.Unlock()
+	if t.open.kept[i] == nil {
+		return nil
+	}
+	p := t.place(i)
+	from, err := t.openFile(i)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := p.r.OpenFile(t.partName(i), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return p.wrap(err)
+	}
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, to.Close()); err != nil {
+		return t.explain(p, err)
+	}
+	t.open.kept[i] = nil
+	t.open.forget(i)
+	return nil
 }
 
 // ReadAt reads what was written, also after Commit. As of io.ReaderAt the error is io.EOF at the end.
@@ -422,7 +477,10 @@ func (t *Tree) Commit(source string) error {
 		return err
 	}
 	t.note.Names = nil
-	for _, f := range t.files {
+	for i, f := range t.files {
+		if t.open.isKept(i) != nil {
+			f.Name = "" // it is there
+		}
 		t.note.Names = append(t.note.Names, f.Name)
 	}
 	t.open.placed(infos)
@@ -430,6 +488,9 @@ func (t *Tree) Commit(source string) error {
 		return err
 	}
 	for i := range t.files {
+		if t.note.Names[i] == "" {
+			continue
+		}
 		p := t.place(i)
 		if err := rename(p.r, t.partName(i), p.rel); err != nil {
 			t.note.Names = nil // not to be tried again at the next start
@@ -475,6 +536,12 @@ func (t *Tree) sync() ([]fs.FileInfo, error) {
 }
 
 func (t *Tree) syncFile(i int, old fs.FileInfo) (fs.FileInfo, error) {
+	if kept := t.open.isKept(i); kept != nil {
+		if old == nil || !same(old, kept) {
+			return nil, fmt.Errorf("%s was replaced while the others landed", t.place(i).path)
+		}
+		return old, nil
+	}
 	mode := fs.FileMode(0o644)
 	if old != nil {
 		mode = old.Mode().Perm()
@@ -597,6 +664,7 @@ type handles struct {
 	mu     sync.Mutex // guards what follows
 	by     map[int]*handle
 	infos  []fs.FileInfo // of the files in their places
+	kept   []fs.FileInfo // by file: what it was when it was kept; nil: it lands
 	used   int           // how often any has been taken
 	closed bool
 }
@@ -604,7 +672,8 @@ type handles struct {
 type handle struct {
 	f     *os.File
 	users int
-	last  int // handles.used when it was taken
+	last  int  // handles.used when it was taken
+	gone  bool // nobody takes it any more: the last user closes it
 }
 
 func (h *handles) take(i int) (*handle, error) {
@@ -631,7 +700,9 @@ func (h *handles) take(i int) (*handle, error) {
 func (h *handles) give(x *handle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	x.users--
+	if x.users--; x.gone && x.users == 0 {
+		x.f.Close()
+	}
 	h.trim()
 }
 
@@ -657,6 +728,25 @@ func (h *handles) placed(infos []fs.FileInfo) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.infos = infos
+}
+
+// isKept is what a file was when it was kept, or nil.
+func (h *handles) isKept(i int) fs.FileInfo {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.kept[i]
+}
+
+// forget has file i opened anew by who takes it next. The mutex is held.
+func (h *handles) forget(i int) {
+	x := h.by[i]
+	if x == nil {
+		return
+	}
+	delete(h.by, i)
+	if x.gone = true; x.users == 0 {
+		x.f.Close()
+	}
 }
 
 func (h *handles) close() (err error) {
@@ -705,46 +795,44 @@ func (r *Roots) rememberTree(p place, source string, files []TreeFile, infos []f
 	return nil
 }
 
-// HeldTree says whether the files below dir are these versions of those of source, as they were committed here together:
+// HeldFiles says which of the files below dir are these versions of those of source, as they were committed here together:
 // one that was written, replaced or restored since then is not, whatever it holds. The error is about the paths, or about a state
 // directory that cannot be read.
-func (r *Roots) HeldTree(dir, source string, files []TreeFile) (bool, error) {
+func (r *Roots) HeldFiles(dir, source string, files []TreeFile) ([]bool, error) {
+	none := make([]bool, len(files))
 	t, err := r.tree(dir, files)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	infos, err := t.occupants()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	for i, info := range infos {
-		if info == nil || files[i].Version == "" || info.Size() != int64(files[i].Size) {
-			return false, nil
-		}
+	if !slices.ContainsFunc(infos, func(i fs.FileInfo) bool { return i != nil }) {
+		return none, nil
 	}
 	real, err := t.dir.realDir()
 	if err != nil {
-		return false, t.dir.wrap(err)
+		return nil, t.dir.wrap(err)
 	}
 	b, err := r.state.ReadFile(heldTreeName(real, source))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return none, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look up what landed below %s: %w", dir, err)
+		return nil, fmt.Errorf("look up what landed below %s: %w", dir, err)
 	}
 	var h heldTree
 	if json.Unmarshal(b, &h) != nil || h.Path != real || h.Source != source {
-		return false, nil // cut short by a power failure: fetch again
+		return none, nil // cut short by a power failure: fetch again
 	}
 	was := map[string]held{}
 	for _, f := range h.Files {
 		was[f.Path] = f
 	}
+	held := none
 	for i, f := range files {
-		if was[f.Name] != heldFile(f, infos[i]) {
-			return false, nil
-		}
+		held[i] = infos[i] != nil && f.Version != "" && infos[i].Size() == int64(f.Size) && was[f.Name] == heldFile(f, infos[i])
 	}
-	return true, nil
+	return held, nil
 }

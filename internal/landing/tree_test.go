@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,7 +18,7 @@ import (
 )
 
 // model is files that belong together, and what they hold one behind the other.
-var model = []TreeFile{{"shard-1", 6, "v1"}, {"config.json", 2, "v2"}, {"empty", 0, "v3"}, {"sub/deep/vocab", 3, "v4"}}
+var model = []TreeFile{{"shard-1", 6, "v1", false}, {"config.json", 2, "v2", false}, {"empty", 0, "v3", false}, {"sub/deep/vocab", 3, "v4", false}}
 
 const modelBytes = "shard1{}voc"
 
@@ -35,6 +36,12 @@ func begin(t *testing.T, r *Roots, dir string) *Tree {
 		}
 	}
 	return tr
+}
+
+// heldAll says whether all files are held.
+func heldAll(r *Roots, dir, source string, files []TreeFile) (bool, error) {
+	held, err := r.HeldFiles(dir, source, files)
+	return err == nil && !slices.Contains(held, false), err
 }
 
 func wantFiles(t *testing.T, dir string, want map[string]string) {
@@ -64,7 +71,7 @@ func TestTreeLandsWholeOrNotAtAll(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(m, ".freshet.job-1.part", "3")); err != nil || string(got) != "voc" {
 		t.Errorf("the part file of the last holds %q, %v", got, err)
 	}
-	if held, err := r.HeldTree(m, "s", model); held || err != nil {
+	if held, err := heldAll(r, m, "s", model); held || err != nil {
 		t.Errorf("held before it is there (%v)", err)
 	}
 	if err := tr.Commit("s"); err != nil {
@@ -111,7 +118,7 @@ func TestAbortedTreeLeavesNothing(t *testing.T) {
 	tr = begin(t, r, dir) // a root itself
 	tr.Close()
 	wantTree(t, dir, "other")
-	if _, err := r.CreateTree("j", filepath.Join(dir, "m"), []TreeFile{{"a", 1, ""}, {"b", 1 << 60, ""}}); err == nil {
+	if _, err := r.CreateTree("j", filepath.Join(dir, "m"), []TreeFile{{Name: "a", Size: 1}, {Name: "b", Size: 1 << 60}}); err == nil {
 		t.Error("files larger than the disk are begun")
 	} else {
 		wantError(t, err, "needs", "free")
@@ -222,7 +229,7 @@ func TestTreeThatCannotBePutInItsPlace(t *testing.T) {
 	wantError(t, tr.Commit("s"), "config.json", "1 of 4 files")
 	tr.Close()
 	wantTree(t, m, "shard-1", "sub/", "sub/deep/")
-	if held, err := r.HeldTree(m, "s", model[:1]); held || err != nil {
+	if held, err := heldAll(r, m, "s", model[:1]); held || err != nil {
 		t.Errorf("held: %v, %v", held, err)
 	}
 }
@@ -234,7 +241,7 @@ func TestTreeIsBusy(t *testing.T) {
 	if _, err := r.Create("job-2", vocab, 1); !errors.Is(err, ErrBusy) {
 		t.Errorf("a file of the tree: %v", err)
 	}
-	if _, err := r.CreateTree("job-2", filepath.Join(dir, "m", "sub"), []TreeFile{{"deep/vocab", 1, ""}}); !errors.Is(err, ErrBusy) {
+	if _, err := r.CreateTree("job-2", filepath.Join(dir, "m", "sub"), []TreeFile{{Name: "deep/vocab", Size: 1}}); !errors.Is(err, ErrBusy) {
 		t.Errorf("another tree with one of its files: %v", err)
 	}
 	tr.Close()
@@ -287,7 +294,7 @@ func TestHeldTree(t *testing.T) {
 	}
 	check := func(what string, want bool, source string, files []TreeFile) {
 		t.Helper()
-		if got, err := r.HeldTree(m, source, files); got != want || err != nil {
+		if got, err := heldAll(r, m, source, files); got != want || err != nil {
 			t.Errorf("%s: held is %v, %v, want %v", what, got, err, want)
 		}
 	}
@@ -296,10 +303,10 @@ func TestHeldTree(t *testing.T) {
 	check("in another order", true, "s", []TreeFile{model[3], model[0], model[2], model[1]})
 	check("some of them", true, "s", model[1:3])
 	check("other source", false, "t", model)
-	check("other version", false, "s", with(TreeFile{"shard-1", 6, "v9"}))
-	check("other size", false, "s", with(TreeFile{"shard-1", 7, "v1"}))
-	check("no version", false, "s", with(TreeFile{"shard-1", 6, ""}))
-	check("one more", false, "s", with(TreeFile{"shard-2", 6, "v1"}))
+	check("other version", false, "s", with(TreeFile{"shard-1", 6, "v9", false}))
+	check("other size", false, "s", with(TreeFile{"shard-1", 7, "v1", false}))
+	check("no version", false, "s", with(TreeFile{"shard-1", 6, "", false}))
+	check("one more", false, "s", with(TreeFile{"shard-2", 6, "v1", false}))
 	r.Close() // and after a restart
 	r = openAt(t, state, dir)
 	check("landed before a restart", true, "s", model)
@@ -336,7 +343,7 @@ func TestTreeOfManyFiles(t *testing.T) {
 	var data []byte
 	for i := range 5 * mostOpen {
 		text := fmt.Sprintf("file %d", i)
-		files = append(files, TreeFile{fmt.Sprintf("d%d/%d", i%7, i), unit.Bytes(len(text)), "v"})
+		files = append(files, TreeFile{Name: fmt.Sprintf("d%d/%d", i%7, i), Size: unit.Bytes(len(text)), Version: "v"})
 		data = append(data, text...)
 	}
 	tr, err := r.CreateTree("j", filepath.Join(dir, "m"), files)
@@ -376,5 +383,76 @@ func TestTreeOfManyFiles(t *testing.T) {
 	os.WriteFile(filepath.Join(dir, "m", "d0", "0"), []byte("another"), 0o644)
 	if _, err := tr.ReadAt(make([]byte, 6), 0); err == nil {
 		t.Error("a file that was replaced is read for the one that landed")
+	}
+}
+
+// Files that are in their places already stay there, unless they are written to all the same.
+func TestTreeKeepsFiles(t *testing.T) {
+	for _, wrong := range []bool{false, true} {
+		state, dir := t.TempDir(), t.TempDir()
+		r := openAt(t, state, dir)
+		m := filepath.Join(dir, "m")
+		if err := begin(t, r, m).Commit("s"); err != nil {
+			t.Fatal(err)
+		}
+		before, err := os.Stat(filepath.Join(m, "shard-1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := slices.Clone(model)
+		next[1].Version = "v9" // config.json
+		held, err := r.HeldFiles(m, "s", next)
+		if err != nil || !slices.Equal(held, []bool{true, false, true, true}) {
+			t.Fatalf("held: %v, %v", held, err)
+		}
+		for i := range next {
+			next[i].Kept = held[i]
+		}
+		tr, err := r.CreateTree("job-2", m, next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		wantTree(t, filepath.Join(m, ".freshet.job-2.part"), "1")
+		if _, err := tr.WriteAt([]byte("[]"), 6); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, len(modelBytes))
+		if _, err := tr.ReadAt(b, 0); err != nil || string(b) != "shard1[]voc" {
+			t.Errorf("reads %q, %v", b, err)
+		}
+		want := map[string]string{"shard-1": "shard1", "config.json": "[]", "empty": "", "sub/deep/vocab": "voc"}
+		if wrong {
+			if _, err := tr.WriteAt([]byte("X"), 5); err != nil {
+				t.Fatal(err)
+			}
+			want["shard-1"] = "shardX"
+			wantFiles(t, m, whole)
+		}
+		if err := tr.Commit("s"); err != nil {
+			t.Fatal(err)
+		}
+		wantFiles(t, m, want)
+		wantTree(t, m, "config.json", "empty", "shard-1", "sub/", "sub/deep/", "sub/deep/vocab")
+		after, err := os.Stat(filepath.Join(m, "shard-1"))
+		if err != nil || os.SameFile(before, after) == wrong {
+			t.Errorf("a file that was to be kept is another one: %v (%v)", !os.SameFile(before, after), err)
+		}
+		if held, err := heldAll(r, m, "s", next); !held || err != nil {
+			t.Errorf("afterwards all are held: %v, %v", held, err)
+		}
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+
+		tr, err = r.CreateTree("job-3", m, next) // and a file that is replaced while others land
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		os.Remove(filepath.Join(m, "shard-1"))
+		os.WriteFile(filepath.Join(m, "shard-1"), []byte("theirs"), 0o644)
+		os.Chtimes(filepath.Join(m, "shard-1"), time.Now(), time.Now().Add(time.Second))
+		wantError(t, tr.Commit("s"), "shard-1", "replaced")
 	}
 }

@@ -443,7 +443,7 @@ func (n *node) fetched(ev evFetched) {
 	n.digests, n.firsthand = append(n.digests, digest{ev.piece, e}), true
 	if now, _ := n.man.Entry(ev.piece); now.Sum == ev.sum && !n.ex.Have().Has(ev.piece) { // else another reads it once more
 		from := StoreName
-		if n.Members[n.Self].Held {
+		if n.has(ev.piece) {
 			from = n.Members[n.Self].Name
 		}
 		n.got(ev.piece, ev.sum, from)
@@ -490,14 +490,34 @@ func (n *node) readSpan(ctx context.Context, o order) error {
 }
 
 func (n *node) readOnce(ctx context.Context, o order) error {
-	off, size := n.Layout.RangeSpan(o.span)
 	if n.Members[n.Self].Held && (o.audit == notAuditing || o.audit == rechecking) {
-		err := n.readPieces(ctx, n.check(io.NewSectionReader(n.File, int64(off), int64(size)), off, size), o, false)
+		err := n.readOwn(ctx, o)
 		if bad := new(objectError); errors.As(err, &bad) {
 			return fmt.Errorf("%s: %w: remove it and broadcast again", bad.object, ErrHeldWrong)
 		}
 		return err
 	}
+	if n.keeps == nil || o.audit != notAuditing {
+		return n.readStore(ctx, o)
+	}
+	for _, run := range n.runs(o.span) {
+		part := o
+		part.span = run
+		if err := n.readRun(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readOwn reads pieces that are in their place here.
+func (n *node) readOwn(ctx context.Context, o order) error {
+	off, size := n.Layout.RangeSpan(o.span)
+	return n.readPieces(ctx, n.check(io.NewSectionReader(n.File, int64(off), int64(size)), off, size), o, false)
+}
+
+func (n *node) readStore(ctx context.Context, o order) error {
+	off, size := n.Layout.RangeSpan(o.span)
 	skip := unit.Bytes(0)
 	if !n.Object.Ranges { // one stream, from its first byte
 		off, size, skip = 0, n.Object.Size, off

@@ -406,7 +406,7 @@ func (n *node) enter(from int, d digest) {
 	switch n.man.Add(from, d.Piece, d.Entry) {
 	case exchange.News:
 		n.ex.Known(d.Piece)
-		if n.Members[n.Self].Held && from != n.Self { // another holder has read it from its file; ours is there too
+		if n.has(d.Piece) && from != n.Self { // another has read it, from the store or from its file; ours is there, too
 			n.got(d.Piece, d.Sum, n.Members[n.Self].Name)
 		}
 	case exchange.Replaced:

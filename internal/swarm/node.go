@@ -15,6 +15,7 @@ import (
 	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
@@ -54,6 +55,7 @@ type node struct {
 
 	sums     []uint64     // by piece: the digest of our copy, if we have it
 	missing  []int        // by object: how many of its pieces are
+	keeps    *piece.Set   // pieces that are in their place here already; nil: none
 	whole    int          // objects of which none is
 	shaken   map[int]bool // pieces whose digest changed while they were put together
 	asked    time.Time    // when giveWork was last sent
@@ -161,6 +163,7 @@ func newNode(c Config) *node {
 		n.stored, _ = f.SyscallConn() // without it blocks go through a buffer
 	}
 	n.asm = newAssembly(c.Layout, n.algorithm)
+	n.keeps = keeps(c)
 	sites := siteNumbers(c.Members)
 	n.ex = exchange.New(exchange.Config{
 		Self: c.Self, Nodes: len(c.Members), Layout: c.Layout, Barrier: n.barrier && c.Algorithm != steal.Flat,

@@ -286,3 +286,41 @@ func TestLayoutOfOtherObjects(t *testing.T) {
 		})
 	}
 }
+
+// Files that are in their places before the job do not move again, as long as they are what they should be.
+func TestKeptObjects(t *testing.T) {
+	const size = 20 * unit.MiB
+	for _, a := range steal.Algorithms {
+		for _, wrong := range []int{-1, 0, 8} { // an object of which the first node has a wrong byte: one that shares a piece, one with its own
+			t.Run(fmt.Sprintf("%s/%d", a, wrong), func(t *testing.T) {
+				swarmOf(t, 3, size, a, func(b *bench) {
+					sizes := unevenSizes(size)
+					b.cutUp(256*unit.KiB, sizes...)
+					layout := b.configs[0].Layout
+					const fresh = 20 // the one that is new
+					for i := range b.configs {
+						b.configs[i].Kept = slices.Repeat([]bool{true}, len(sizes))
+						b.configs[i].Kept[fresh] = false
+						copy(b.disks[i].b, b.data)
+						off, n := layout.Object(fresh)
+						clear(b.disks[i].b[off : off+n])
+					}
+					want := sizes[fresh]
+					if wrong >= 0 {
+						off, _ := layout.Object(wrong)
+						b.disks[0].b[off+7] ^= 1
+						want += 2 * layout.Piece * 3 // at most: it is read again, compared and replaced
+					}
+					if a == steal.Flat {
+						want *= 3
+					}
+					b.run()
+					b.complete(BySource, 0, 1, 2)
+					if got := b.storeBytes(); got > want || wrong < 0 && got != want {
+						t.Errorf("%d bytes left the store, want %d", got, want)
+					}
+				})
+			})
+		}
+	}
+}

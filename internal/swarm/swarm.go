@@ -86,6 +86,7 @@ type Config struct {
 	Source    string            // for people and recordings; the store is asked for Object.Key
 	Object    objstore.Object   // what is moved; of several objects the whole: what their keys begin with, and the sum of their sizes
 	Objects   []objstore.Object // that it is made of, one behind the other as Layout cuts them; none: it is one
+	Kept      []bool            // by object: its file is in its place here already, of this version, and can be read in File; none: no object is
 	Layout    piece.Layout
 	PerWork   int            // pieces per work unit; zero: steal.DefaultPerWork
 	Store     objstore.Store // retries and limits are its own business; a patient one shares its pauses with the job
@@ -151,6 +152,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("layout for %d bytes, object of %d", c.Layout.Size, c.Object.Size)
 	case !c.fits():
 		return fmt.Errorf("a layout of %d objects, of other number or sizes than the %d of the job", c.Layout.Objects(), len(c.Objects))
+	case len(c.Kept) > 0 && len(c.Kept) != len(c.Objects):
+		return fmt.Errorf("%d objects of %d are said to be kept or not", len(c.Kept), len(c.Objects))
 	case len(c.Objects) > 1 && !c.Object.Ranges:
 		return fmt.Errorf("%s: several objects of a store that cannot be read in ranges", c.Source)
 	case c.Layout.Count() > maxPieces:
