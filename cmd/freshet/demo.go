@@ -84,8 +84,9 @@ Rates are those of the paper (Chiba et al. 2010) times ` + fmt.Sprint(demoScale)
 the store differs from connection to connection and is drawn anew for each:
 ` + limit.Paper.Scaled(demoScale).Words() + `;
 a node's own link carries ` + (demoLink * unit.Bandwidth(demoScale)).String() + ` each way. All algorithms meet the same
-draws; stream may read over several connections a node, so that the links alone bound it. With many nodes for this machine's processors the scale is smaller; it is
-printed.
+draws; stream may read over several connections a node, so that the links alone
+bound it. With many nodes for this machine's processors the scale is smaller; it
+is printed.
 
 It needs no root and nothing installed, leaves nothing running, and writes a
 report with pictures.`,

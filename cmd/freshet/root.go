@@ -115,7 +115,7 @@ func newHelp() *cobra.Command {
 // hideZeros keeps from the help a default that only means "none": the text of
 // such a flag says it in words.
 func hideZeros(cmd *cobra.Command) {
-	for _, name := range []string{"rate-in", "rate-out", "piece", "rate-total", "source-copies"} {
+	for _, name := range []string{"rate-in", "rate-out", "piece", "rate-total", "label", "declare"} {
 		if f := cmd.Flags().Lookup(name); f != nil {
 			f.DefValue = ""
 		}

@@ -42,7 +42,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.Var(&c.RateIn, "rate-in", "cap on what this process receives, e.g. 10Gbit or 300MB/s (default: none)")
 	f.Var(&c.RateOut, "rate-out", "cap on what this process sends (default: none)")
 	f.StringToStringVar(&n.carry, "declare", nil, "`WHAT=RATE` what this machine's network carries, for the bound that jobs are held against: in, out (of its line), store (what the store gives it); nothing is held to it")
-	f.StringVar(&c.Security, "security", freshet.SecurityTLS, "how data travels between nodes: `tls`, or trusted for plain TCP to and from others that were told so, too")
+	f.StringVar(&c.Security, "security", freshet.SecurityTLS, "`WAY` in which data travels between nodes: tls, or trusted for plain TCP to and from others that were told so, too")
 	f.DurationVar(&n.drain, "drain", 30*time.Second, "`time` for running jobs to end when this process is told to stop; a second signal ends it at once")
 	f.BoolVar(&n.asJSON, "json", false, "once ready, print one line of JSON instead of text")
 }
