@@ -270,7 +270,7 @@ func (r *Run) verdict() string {
 	}
 	var parts []string
 	if p := a.Binding(); p != nil {
-		parts = append(parts, fmt.Sprintf("%s the bound, which %s sets (%v, %s)", times(a.Ratio), p.Title(), p.Rate, p.Sources()))
+		parts = append(parts, fmt.Sprintf("%s the bound, set by %s (%v, %s)", times(a.Ratio), p.Title(), p.Rate, p.Sources()))
 	} else {
 		parts = append(parts, "the bound is unknown: nobody knows what the network carries")
 	}

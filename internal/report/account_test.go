@@ -181,7 +181,7 @@ func TestPageOfAJobThatNobodyRecorded(t *testing.T) {
 	text, cells := shown(t, keptJob().lines())
 	for _, want := range []string{
 		"stream brought the object to all 2 nodes in 23.7 s, 1.11 × the bound; each byte left the store once.",
-		"1.11 × the bound, which the store sets (200 MB/s, declared); held up by the store; stragglers: none.",
+		"1.11 × the bound, set by the store (200 MB/s, declared); held up by the store; stragglers: none.",
 		"What each node was at, and when it waited", "How fast each node received", `<details open="open">`, "fill:var(--both)", "fill:var(--wait-store)",
 	} {
 		if !strings.Contains(text, want) {
@@ -215,7 +215,7 @@ func TestPageOfAJobThatNobodyRecorded(t *testing.T) {
 // What came into each site has a line in the summary and a table, and the link into one a line of the bound.
 func TestPageOfSites(t *testing.T) {
 	text, cells := shown(t, keptJob().with(func(k *kept) { k.sites = true }).lines())
-	if !strings.Contains(text, "1.05 × the bound, which the link into site east sets (190 MB/s, declared)") {
+	if !strings.Contains(text, "1.05 × the bound, set by the link into site east (190 MB/s, declared)") {
 		t.Error("the page does not say what sets the bound")
 	}
 	got := cells["bound"][4:]

@@ -290,6 +290,10 @@ func (v *view) table(rec *Recording) {
 		if r.BoundBy != "" {
 			c.More = "set by " + r.BoundBy
 		}
+		if r.account != nil && r.account.Binding() != nil {
+			p := r.account.Binding()
+			c.More = fmt.Sprintf("set by %s (%s)", p.Title(), p.Sources())
+		}
 		return c
 	})
 	if v.Bounded {
