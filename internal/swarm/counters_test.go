@@ -1,13 +1,16 @@
 package swarm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/internal/account"
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
@@ -132,6 +135,92 @@ func TestCountersOfWrongBytes(t *testing.T) {
 		b.run()
 		if got := c.Spoiled.Load(); got == 0 || got%int64(b.configs[1].Layout.Piece) != 0 {
 			t.Errorf("%d bytes were thrown away for their digest, want a piece or more; n1 saw %q", got, strings.TrimSpace(b.faultsOf(1)))
+		}
+	})
+}
+
+// Frames that break the protocol, and blocks that nobody asked for, are counted
+// with all their bytes.
+func TestCountersOfUselessFrames(t *testing.T) {
+	for name, bad := range map[string]struct {
+		kind    byte
+		payload []byte
+	}{
+		"a message":                {kindHave, make([]byte, 3)},
+		"a block without a header": {kindBlock, make([]byte, 5)},
+		"a block of no piece":      {kindBlock, append(appendBlockHeader(nil, blockHeader{Piece: 1 << 20}), 1, 2, 3)},
+	} {
+		swarmOf(t, 3, 4*unit.MiB, steal.Steal, func(b *bench) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			counters := make([]Counters, 2)
+			for i := range counters {
+				b.configs[i].Counters = &counters[i]
+			}
+			_, block := blockSpan(b.configs[0].Layout, 0, 0)
+			wait := b.stranger(ctx, func(c *peer.Conn) {
+				c.WriteFrame(kindBlock, appendBlockHeader(nil, blockHeader{}), make([]byte, block))
+				c.WriteFrame(bad.kind, bad.payload)
+			}, nil)
+			b.run()
+			cancel()
+			wait()
+			b.complete(BySource, 0, 1)
+			for i := range counters {
+				if got, want := counters[i].Broken.Load(), int64(len(bad.payload)); got != want {
+					t.Errorf("%s: n%d counts %d bytes of broken frames, want %d; it saw %q", name, i, got, want, b.faultsOf(i))
+				}
+				if got, want := counters[i].Unasked.Load(), int64(block); got != want {
+					t.Errorf("%s: n%d counts %d bytes that it has not asked for, want %d", name, i, got, want)
+				}
+			}
+		})
+	}
+}
+
+// The gauges are what waits in all jobs of a process together.
+func TestGaugesSayWhatIsQueued(t *testing.T) {
+	swarmOf(t, 2, 4*unit.MiB, steal.Steal, func(b *bench) {
+		var c Counters
+		b.configs[0].Counters = &c
+		var jobs []*node
+		for _, waiting := range []int{2, 3} {
+			n := newNode(b.configs[0])
+			n.neighbours[1].link = &link{rank: 1, out: newOutbox(n.unread())}
+			n.neighbours[1].link.out.serve(exchange.Request{Hi: 10 * waiting})
+			for range waiting {
+				n.events <- struct{}{}
+			}
+			n.count()
+			n.count() // what still waits is not more for it
+			jobs = append(jobs, n)
+		}
+		for _, want := range []int64{5, 3, 0} {
+			if e, q := c.Events.Load(), c.Queued.Load(); e != want || q != 10*want {
+				t.Errorf("%d events and %d blocks are queued, want %d and %d", e, q, want, 10*want)
+			}
+			if len(jobs) > 0 {
+				jobs[0].uncount()
+				jobs = jobs[1:]
+			}
+		}
+	})
+}
+
+// While the file is made durable a node waits for its disk, and for nothing else.
+func TestWaitForTheDisk(t *testing.T) {
+	const disk = 10 * time.Second // in simulated time
+	swarmOf(t, 2, 4*unit.MiB, steal.Steal, func(b *bench) {
+		counters := make([]Counters, 2)
+		for i := range counters {
+			b.configs[i].Counters = &counters[i]
+			b.configs[i].Commit = func() error { time.Sleep(disk); return nil }
+		}
+		b.run()
+		b.complete(BySource, 0, 1)
+		for i := range counters {
+			if got := counters[i].Spent(account.ForDisk); (got - disk).Abs() > 2*tickEvery {
+				t.Errorf("n%d waited for its disk for %v, which took %v", i, got, disk)
+			}
 		}
 	})
 }
