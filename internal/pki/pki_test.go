@@ -122,6 +122,23 @@ func TestHandshakeTellsBothEndsWhoTheOtherIs(t *testing.T) {
 	}
 }
 
+// A connection is never taken up again by a ticket, which would pass by a look at the certificate.
+func TestNoSessionTickets(t *testing.T) {
+	a := authority(t)
+	server := credentials(t, a, Node, "node-2").ServerTLS("x")
+	client := credentials(t, a, Node, "node-1").ClientTLS(Node, "node-2", "x")
+	client.SessionTicketsDisabled, client.ClientSessionCache = false, tls.NewLRUClientSessionCache(1) // a client that would like to
+	for range 2 {
+		ss, cs, serr, cerr := handshake(t, server, client)
+		if serr != nil || cerr != nil {
+			t.Fatalf("handshake: server %v, client %v", serr, cerr)
+		}
+		if ss.DidResume || cs.DidResume {
+			t.Error("a session was resumed")
+		}
+	}
+}
+
 func TestHandshakeRefusals(t *testing.T) {
 	a, other := authority(t), authority(t)
 	node1, node2 := credentials(t, a, Node, "node-1"), credentials(t, a, Node, "node-2")
