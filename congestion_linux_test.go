@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -85,5 +86,27 @@ func TestDialBackCongestion(t *testing.T) {
 	defer back.Close()
 	if got := congestionOf(t, back.RemoteAddr()); got != want || got == "" {
 		t.Errorf("the control plane dialled back with congestion control %q, want %q", got, want)
+	}
+}
+
+// TestDoctorSeesCongestion: what a node tells the doctor is what its sockets have.
+func TestDoctorSeesCongestion(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	ours, err := peer.Dialer("", nil, nil)(t.Context(), "tcp", c.first.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	want := congestionOf(t, ours.LocalAddr())
+	check, err := c.client.Check(t.Context(), nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(check.Nodes) != 1 || check.Nodes[0].Found == nil {
+		t.Fatalf("the doctor looked at %+v", check.Nodes)
+	}
+	if f := check.Nodes[0].Found; want == "" || f.Congestion != want || !slices.Contains(f.Congestions, want) {
+		t.Errorf("the doctor is told %q of %q, and a socket has %q", f.Congestion, f.Congestions, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -132,7 +133,7 @@ func forward(t *testing.T, addr string) (at string, cut func()) {
 }
 
 // TestCheck is a cluster with a node whose advertised address leads nowhere any
-// more, one that is down, and a store that only exists for some.
+// more and whose state directory is gone, one that is down, and an object that is not there.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -168,6 +169,10 @@ func TestCheck(t *testing.T) {
 	}
 
 	cut()
+	if err := os.Rename(config.State, config.State+".away"); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Rename(config.State+".away", config.State)
 	if err := c.byName["n1"].Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +190,7 @@ func TestCheck(t *testing.T) {
 			got[f.Node+" "+f.What] = true
 		}
 	}
-	want := []string{"n0 reach", "n0 store", "n1 down", "n2 store"}
+	want := []string{"n0 reach", "n0 store", "n1 down", "n2 state", "n2 store"}
 	for _, w := range want {
 		if !got[w] {
 			t.Errorf("%s was not found: %v", w, got)
