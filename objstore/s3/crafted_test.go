@@ -117,7 +117,13 @@ func TestWrongReplies(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var calls atomic.Int32
-			s := open(t, crafted(t, func(w http.ResponseWriter, r *http.Request) { calls.Add(1); tt.serve(w, r) }))
+			s := open(t, crafted(t, func(w http.ResponseWriter, r *http.Request) {
+				calls.Add(1)
+				if got := r.Header.Get("If-Match"); got != `"v"` { // so that a server that heeds it need not send a body for nothing
+					t.Errorf("asked with If-Match: %s", got)
+				}
+				tt.serve(w, r)
+			}))
 			o := objstore.Object{Key: "object", Size: size, Version: `"v"`, Ranges: true}
 			r, err := s.ReadRange(t.Context(), o, 1000, 1000)
 			var got []byte
