@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/freshet/freshet"
@@ -51,6 +52,38 @@ func TestBroadcast(t *testing.T) {
 
 // TestErrorsHaveNames: what a Client's methods say that they return can be told
 // apart by who cannot import the control plane's package.
+// TestShutdownEndsWhatRuns stops the process that has the control plane and a
+// node in the middle of a job: it takes no other any more, and ends this one first.
+func TestShutdownEndsWhatRuns(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	store := newBucket(t)
+	data := random(35, 3<<20)
+	store.put(t, "model", data)
+	g := newGate(t, 0)
+	dest := c.dest("shutdown", "model")
+	c.submit(t, freshet.Spec{Source: at(store.behind(t, front{before: g.before}), "model"), Dest: dest, Algorithm: freshet.NonSteal, Piece: unit.MiB})
+	<-g.held
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- c.first.Shutdown(ctx) }() // waited for below
+	eventually(t, "the control plane takes no more jobs", func() bool {
+		_, err := c.client.Submit(ctx, freshet.Spec{Source: at(store.Endpoint, "missing"), Dest: c.dest("shutdown", "other")})
+		return errors.Is(err, freshet.ErrUnavailable) && strings.Contains(err.Error(), "takes no more jobs")
+	})
+	select {
+	case err := <-ended:
+		t.Fatalf("the process ended while its job ran: %v", err)
+	default:
+	}
+	close(g.open)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	holds(t, on(dest, "n0"), data)
+}
+
 func TestErrorsHaveNames(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
