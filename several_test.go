@@ -105,14 +105,15 @@ func TestPiecesOfSeveral(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		files control.Files
-		want  unit.Bytes // piece size
+		part  unit.Bytes // that all have in common
 	}{
-		{with(0, 0), 4 * unit.MiB}, {with(8*unit.MiB, 8*unit.MiB), 4 * unit.MiB}, {with(8*unit.MiB, 0), 4 * unit.MiB}, {with(0, 6*unit.MiB), 3 * unit.MiB},
-		{with(8*unit.MiB, 12*unit.MiB), 4 * unit.MiB}, {with(8*unit.MiB, 5*unit.MiB), unit.MiB}, {with(8*unit.MiB, 5*unit.MiB+1), 4 * unit.MiB},
+		{with(0, 0), 0}, {with(8*unit.MiB, 8*unit.MiB), 8 * unit.MiB}, {with(8*unit.MiB, 0), 8 * unit.MiB}, {with(0, 6*unit.MiB), 6 * unit.MiB},
+		{with(8*unit.MiB, 12*unit.MiB), 4 * unit.MiB}, {with(8*unit.MiB, 5*unit.MiB), unit.MiB}, {with(8*unit.MiB, 5*unit.MiB+1), 0},
 	} {
 		l := Layout(Job{Object: tt.files.Whole("m/"), Files: tt.files})
-		if l.Piece != tt.want || l.Objects() != 2 || l.Size != 2*unit.GiB {
-			t.Errorf("parts of %v and %v: pieces of %v, want %v (%d objects)", tt.files[0].Checksum.Part, tt.files[1].Checksum.Part, l.Piece, tt.want, l.Objects())
+		want := piece.DefaultSize(2*unit.GiB, tt.part)
+		if l.Piece != want || l.Objects() != 2 || l.Size != 2*unit.GiB {
+			t.Errorf("parts of %v and %v: pieces of %v, want %v (%d objects)", tt.files[0].Checksum.Part, tt.files[1].Checksum.Part, l.Piece, want, l.Objects())
 		}
 	}
 }
