@@ -59,6 +59,7 @@ type Config struct {
 	Rand    *rand.Rand // breaks ties; not nil
 	Sites   []int      // by rank: the site that it is in, numbered from 0, -1 for none; nil: there are no sites
 
+	AtOnce   int   // pieces that our site imports at a time, the foremost of those that it could; zero: all
 	Partners []int // ranks, of which each has us among its own; nil: what the function Partners says
 }
 
@@ -216,8 +217,9 @@ func (s *State) Hoards(rank int, now time.Time) (piece int, ok bool) {
 // Up notes that a peer is connected. Both sides begin choked.
 func (s *State) Up(rank int) {
 	s.Choked(rank, true)
+	s.snub(rank, false)
 	p := &s.peers[rank]
-	p.up, p.choked, p.snubbed, p.owes, p.gave, p.gained = true, true, false, 0, s.now, s.now
+	p.up, p.choked, p.owes, p.gave, p.gained = true, true, 0, s.now, s.now
 	s.stirred = true
 }
 
@@ -404,7 +406,8 @@ func (s *State) Choked(rank int, chokes bool) {
 // cancel: the same block, if somebody else owes it too.
 func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 	p := &s.peers[rank]
-	p.heard, p.gave, p.snubbed = now, now, false
+	p.heard, p.gave = now, now
+	s.snub(rank, false)
 	p.in.add(s.blockSize(i, b), now)
 	w := s.want(i)
 	if w == nil || b >= len(w.asked) || w.asked[b] == here {
@@ -453,7 +456,8 @@ func (w *want) untake(b int, rank int32) bool {
 // else was faster, or it was not wanted any more. If the peer owed it, it may be asked again.
 func (s *State) Discarded(rank, i, b int, now time.Time) {
 	p := &s.peers[rank]
-	p.heard, p.gave, p.snubbed = now, now, false
+	p.heard, p.gave = now, now
+	s.snub(rank, false)
 	if w := s.want(i); w != nil && b < len(w.asked) && w.untake(b, int32(rank)) {
 		p.owes -= s.blockSize(i, b)
 		s.loose = true
@@ -502,7 +506,7 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 			p := &s.peers[rank]
 			if p.up && !p.snubbed && p.owes > 0 && now.Sub(p.heard) > SnubAfter && s.replaceable(rank) {
 				cancel = append(cancel, s.release(rank)...)
-				p.snubbed = true
+				s.snub(rank, true)
 			}
 		}
 	}
@@ -532,7 +536,7 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 			}
 			r, ok := s.pick(rank)
 			if !ok {
-				p.dry = len(s.fresh) > 0 // else there is an end-game, which changes with every request
+				p.dry = len(s.fresh) > 0 && !p.snubbed // else there is an end-game, which changes with every request
 				s.nothing(rank)
 				break
 			}
@@ -589,7 +593,7 @@ func (s *State) pick(rank int) (Request, bool) {
 	best, ties, holders := -1, 0, s.rarity(rank)
 	for _, k := range s.fresh {
 		i := int(k)
-		if !has.Has(i) || !s.known.Has(i) || !s.may(rank, i) {
+		if !has.Has(i) || !s.known.Has(i) || !s.mayBegin(rank, i) {
 			continue
 		}
 		switch {

@@ -15,18 +15,24 @@ import (
 //	                        import: each piece has one importer in a site (steal.Imports)
 //
 // An importer has little on its way at once: two pieces, or as much as crosses in a quarter second. A piece is of use to the
-// site when it is whole, and what all importers have begun shares what crosses.
+// site when it is whole, and what all importers have begun shares what crosses. For the same reason a site of many nodes
+// imports few pieces at a time (AtOnce).
 // Who crosses best is asked first, and blocks that another site owes are not asked for again in an end-game.
 
 // lanes are how many peers of other sites are asked at once, whatever they deliver.
 const lanes = 2
 
+const queueEvery = 50 * time.Millisecond // that it is worked out what is imported now
+
 // site is what a State knows because it is in one.
 type site struct {
-	near []int32     // by piece: living nodes of our site that have it, ourselves included
+	near []int32     // by piece: living nodes of our site that have it and do not snub us, ourselves included
 	has  []piece.Set // by site: what its living nodes have together
 	ours piece.Set   // what we import
 	gone []bool      // by site: something that it had is had by one fewer: has is to be made anew
+
+	behind int       // pieces from this one on are not begun to be imported yet
+	looked time.Time // when that was worked out
 
 	shifted bool          // some want may be asked of another site that should not be
 	hungry  bool          // we could have asked another site for more than we import
@@ -48,18 +54,74 @@ func newSite(c Config) *site {
 			x.has = append(x.has, *piece.NewSet(n))
 		}
 	}
-	x.gone = make([]bool, len(x.has))
+	x.gone, x.behind = make([]bool, len(x.has)), n
 	return x
 }
 
-// near says whether a peer may be asked for all that it has: it is of our site, or there are no sites.
+// near says whether a peer is of our site, or there are no sites.
 func (s *State) near(rank int) bool {
 	return s.site == nil || s.Sites[rank] == s.Sites[s.Self]
 }
 
-// may says whether a peer may be asked for piece i, if it has it.
+// may says whether a peer may be asked for piece i, if it has it. One that snubs us is for a while not tried with what another site
+// has: it is to be imported again.
 func (s *State) may(rank, i int) bool {
-	return s.near(rank) || s.site.near[i] == 0 && s.site.ours.Has(i)
+	switch p := &s.peers[rank]; {
+	case s.site == nil:
+		return true
+	case s.near(rank):
+		return s.site.near[i] > 0 || s.now.Sub(p.heard) > 3*SnubAfter || !s.elsewhere(i)
+	}
+	return s.site.near[i] == 0 && s.site.ours.Has(i)
+}
+
+// mayBegin says the same of a piece that nobody was asked for yet.
+func (s *State) mayBegin(rank, i int) bool {
+	return s.may(rank, i) && (s.near(rank) || i < s.site.behind)
+}
+
+// elsewhere says whether a peer of another site that is connected has piece i.
+func (s *State) elsewhere(i int) bool {
+	for rank := range s.peers {
+		if p := &s.peers[rank]; p.up && p.has.Has(i) && !s.near(rank) {
+			return true
+		}
+	}
+	return false
+}
+
+// snub notes that a peer owes blocks and sends none, or that it has sent something again. What only such nodes of our
+// site have, the site has not: else it would wait for a node that hangs until that is given up.
+func (s *State) snub(rank int, is bool) {
+	p := &s.peers[rank]
+	if p.snubbed == is {
+		return
+	}
+	p.snubbed = is
+	if s.site == nil || !s.near(rank) {
+		return
+	}
+	d := int32(1)
+	if is {
+		d = -1
+	}
+	for r := range p.has.Ranges() {
+		for i := r.Lo; i < r.Hi; i++ {
+			if s.known.Has(i) {
+				s.nearer(i, d)
+			}
+		}
+	}
+}
+
+// nearer notes that one node more (d = 1) or fewer (-1) of our site has piece i and may be asked for it.
+func (s *State) nearer(i int, d int32) {
+	x := s.site
+	x.near[i] += d
+	x.shifted = x.shifted || s.want(i) != nil && (d > 0 && x.near[i] == 1 || d < 0 && x.near[i] == 0)
+	if d < 0 && x.near[i] == 0 {
+		s.wet()
+	}
 }
 
 // rarity is by how many holders the pieces of a peer are chosen.
@@ -81,7 +143,34 @@ func (s *State) Importing(ours *piece.Set) {
 // Importable says whether piece i is one to ask other sites for, whoever in our site is to do it: somebody has
 // it, nobody in our site does, its digest is known, and it is not on its way to us.
 func (s *State) Importable(i int) bool {
-	return s.site != nil && s.place[i] >= 0 && s.site.near[i] == 0 && s.holders[i] > 0 && s.known.Has(i)
+	if s.site == nil || i >= s.site.behind || !s.foreign(i) || !s.known.Has(i) {
+		return false
+	}
+	w := s.want(i)
+	return s.place[i] >= 0 || w != nil && !w.anyAsked() // what had come of it came from one that hangs
+}
+
+// foreign says whether other sites have piece i, and ours does not.
+func (s *State) foreign(i int) bool { return s.site.near[i] == 0 && s.holders[i] > 0 }
+
+// queue works out which pieces are to be imported now. If many were, all would be here late, at the same time, and the
+// nodes of the site would have nothing to exchange until then. O(pieces), some times a second.
+func (s *State) queue(now time.Time) {
+	x := s.site
+	if s.AtOnce == 0 || now.Sub(x.looked) < queueEvery {
+		return
+	}
+	x.looked = now
+	behind := 0
+	for left := s.AtOnce; behind < s.have.Len() && left > 0; behind++ {
+		if s.foreign(behind) {
+			left--
+		}
+	}
+	if behind != x.behind {
+		x.behind = behind
+		s.wet()
+	}
 }
 
 // Near says whether a living node of our site, ourselves included, possesses piece i; without sites, whether
@@ -112,12 +201,8 @@ func (s *State) heldAt(rank, i int, d int32) {
 		return
 	}
 	k := s.Sites[rank]
-	if k == s.Sites[s.Self] {
-		x.near[i] += d
-		x.shifted = x.shifted || d > 0 && x.near[i] == 1 && s.want(i) != nil
-		if d < 0 && x.near[i] == 0 {
-			s.wet()
-		}
+	if k == s.Sites[s.Self] && !s.peers[rank].snubbed {
+		s.nearer(i, d)
 	}
 	if d > 0 {
 		x.has[k].Add(i)
@@ -168,6 +253,7 @@ func (s *State) crossing(order []int32, now time.Time) (cancel []Ask) {
 	if x == nil {
 		return nil
 	}
+	s.queue(now)
 	if x.shifted {
 		x.shifted = false
 		cancel = s.withdraw()

@@ -25,7 +25,6 @@ type region struct {
 
 	living, hung []bool
 	gained       [][]time.Time // by node and rank: when it last announced anything
-	asked        []time.Time   // by node: when it last asked for pieces to import
 	mail         []letter
 	queues       map[[2]int][]Request // by sender and receiver: single blocks
 	got          []map[int][]bool
@@ -53,7 +52,7 @@ func newRegion(t *testing.T, seed uint64, sites []int, pieces int) *region {
 	n := len(sites)
 	l := layout(pieces)
 	for i := range n {
-		s := New(Config{Self: i, Nodes: n, Layout: l, Sites: sites, Rand: rand.New(rand.NewPCG(seed, uint64(i)))})
+		s := New(Config{Self: i, Nodes: n, Layout: l, Sites: sites, AtOnce: int(seed%3) * 8, Rand: rand.New(rand.NewPCG(seed, uint64(i)))})
 		for p := range pieces {
 			s.Known(p)
 		}
@@ -71,7 +70,7 @@ func newRegion(t *testing.T, seed uint64, sites []int, pieces int) *region {
 		m.got = append(m.got, map[int][]bool{})
 		s.Importing(m.pools[i].Mine())
 	}
-	m.hung, m.asked = make([]bool, n), make([]time.Time, n)
+	m.hung = make([]bool, n)
 	m.crossed, m.lost = make([]int, slices.Max(sites)+1), make([]int, slices.Max(sites)+1)
 	for i, s := range m.nodes {
 		for k := range n {
@@ -277,21 +276,46 @@ func (m *region) step(i int) {
 	for _, a := range ask {
 		if far := m.sites[a.Peer] != m.sites[i]; far && (!pool.Mine().Has(a.Piece) || s.Near(a.Piece)) {
 			m.t.Fatalf("seed %d: node %d asks another site for piece %d: it is its importer: %v, its site has it: %v", m.seed, i, a.Piece, pool.Mine().Has(a.Piece), s.Near(a.Piece))
+		} else if far {
+			for k, o := range m.nodes { // only one that hangs can have it
+				if m.sites[k] == m.sites[i] && m.hung[k] && o.Have().Has(a.Piece) {
+					m.lost[m.sites[i]] += a.Hi - a.Lo
+				}
+			}
 		}
 		m.send(letter{from: i, to: a.Peer, kind: "ask", req: a.Request})
 	}
 	if !s.Hungry() {
 		return
 	}
-	if m.now.Sub(m.asked[i]) > 5*time.Second {
-		pool.GiveUp(m.now)
-	}
 	if victim, ok := pool.Ask(m.now, s.Importable); ok {
-		m.asked[i] = m.now
 		m.send(letter{from: i, to: victim, kind: "give"})
-	} else if _, tell := pool.Overtake(m.now, s.ImportTook(), s.Importable, func(rank int) time.Duration { return m.now.Sub(m.gained[i][rank]) }); tell != nil {
+	} else if victim, tell := pool.Overtake(m.now, s.ImportTook(), s.Importable, func(rank int) time.Duration { return m.now.Sub(m.gained[i][rank]) }); tell != nil {
 		m.overtakes++
+		m.wasted(victim, tell)
 		m.claim(i, tell)
+	}
+}
+
+// wasted counts what has crossed, or is about to, of pieces that one who hangs was to import and others do.
+func (m *region) wasted(victim int, tell []steal.Claim) {
+	for _, c := range tell {
+		for _, h := range c.Hands {
+			for p := h.Lo; m.hung[victim] && p < h.Hi; p++ {
+				for _, here := range m.got[victim][p] {
+					if here && !m.nodes[victim].Have().Has(p) {
+						m.lost[m.sites[victim]]++
+					}
+				}
+				for k, q := range m.queues {
+					for _, r := range q {
+						if k[1] == victim && r.Piece == p && m.sites[k[0]] != m.sites[victim] {
+							m.lost[m.sites[victim]]++
+						}
+					}
+				}
+			}
+		}
 	}
 }
 
@@ -437,5 +461,90 @@ func TestImportersDieAndHang(t *testing.T) {
 	}
 	if overtakes == 0 || lost == 0 {
 		t.Errorf("%d overtakes, %d blocks lost: the test is none", overtakes, lost)
+	}
+}
+
+// alone is a State of site 0 that imports all of ten pieces; node 1 is of its site, node 2 of another.
+func alone(atOnce int) *State {
+	s := New(Config{Nodes: 3, Layout: layout(10), Sites: []int{0, 0, 1}, AtOnce: atOnce, Rand: rand.New(rand.NewPCG(1, 2))})
+	all := piece.NewSet(10)
+	for p := range 10 {
+		s.Known(p)
+		all.Add(p)
+	}
+	s.Importing(all)
+	for _, rank := range []int{1, 2} {
+		s.Up(rank)
+		s.Choked(rank, false)
+	}
+	return s
+}
+
+// A site that imports two pieces at a time asks for the foremost two, whoever imports them.
+func TestFewAreImportedAtOnce(t *testing.T) {
+	s := alone(2)
+	s.Announced(2, piece.Range{Lo: 0, Hi: 10})
+	now := t0
+	for round := 0; !s.Have().Full(); round++ {
+		if round == 20 {
+			t.Fatalf("%d of 10 pieces after %d rounds", s.Have().Count(), round)
+		}
+		now = now.Add(queueEvery)
+		ask, _ := s.Asks(now)
+		for _, a := range ask {
+			before := 0
+			for p := range a.Piece {
+				if s.foreign(p) {
+					before++
+				}
+			}
+			if a.Peer != 2 || before >= 2 {
+				t.Errorf("round %d: asks node %d for piece %d, and %d before it are not here", round, a.Peer, a.Piece, before)
+			}
+			if s.Importable(9) && a.Piece < 7 {
+				t.Errorf("round %d: piece 9 could be asked for while %d is", round, a.Piece)
+			}
+			for b := range s.Layout.Blocks(a.Piece) {
+				s.Block(2, a.Piece, b, now)
+			}
+			s.Got(a.Piece)
+		}
+	}
+}
+
+// What only a node has of our site that sends nothing any more is asked of another site; when it sends
+// something after all, of it again.
+func TestMateThatHangsIsNotWaitedFor(t *testing.T) {
+	s := alone(0)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 2})
+	s.Announced(2, piece.Range{Lo: 0, Hi: 10})
+	asked := func(now time.Time) (of [3][]int) {
+		ask, _ := s.Asks(now)
+		for _, a := range ask {
+			of[a.Peer] = append(of[a.Peer], a.Piece)
+		}
+		return of
+	}
+	for now := t0; now.Before(t0.Add(SnubAfter)); now = now.Add(100 * time.Millisecond) {
+		for _, p := range asked(now)[2] {
+			if p < 2 {
+				t.Fatalf("after %v: asks another site for piece %d, which a mate has", now.Sub(t0), p)
+			}
+			for b := range s.Layout.Blocks(p) {
+				s.Block(2, p, b, now)
+			}
+			s.Got(p)
+		}
+	}
+	if s.Importable(0) || s.Importable(1) || s.Have().Count() != 8 {
+		t.Fatalf("of %d pieces the first ones could be imported: %v, %v", s.Have().Count(), s.Importable(0), s.Importable(1))
+	}
+	of := asked(t0.Add(SnubAfter + time.Second))
+	if len(of[2]) == 0 || of[2][0] > 1 || len(of[1]) > 0 {
+		t.Fatalf("asks the mate that hangs for %v, another site for %v", of[1], of[2])
+	}
+	s.Block(1, 9, 0, t0.Add(SnubAfter+2*time.Second))
+	if _, cancel := s.Asks(t0.Add(SnubAfter + 2*time.Second)); len(cancel) == 0 || cancel[0].Peer != 2 || s.Importable(1-of[2][0]) {
+		t.Errorf("the mate is back: cancels %v, and the other piece could be imported: %v", cancel, s.Importable(1-of[2][0]))
 	}
 }

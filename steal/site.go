@@ -32,15 +32,18 @@ type Imports struct {
 	mine  *piece.Set
 	stale bool // mine is older than the ledger
 
-	asked int         // whose answer is awaited, or -1
-	again []time.Time // by rank: not to be asked before
-	seen  map[int]time.Time
-	spent int // times that we have overtaken somebody
+	asked  int         // whose answer is awaited, or -1
+	begged time.Time   // since when
+	again  []time.Time // by rank: not to be asked before
+	deaf   []time.Time // by rank: since when we know that it does not answer; zero: it does, or has said something since
+	seen   map[int]time.Time
+	spent  int // times that we have overtaken somebody
 }
 
 const (
 	askAgain   = time.Second      // one that has refused: it may have more to do by then
-	deafFor    = 10 * time.Second // one that does not answer
+	deafFor    = 10 * time.Second // one that does not answer,
+	answers    = leastWait        // for as long
 	mostImport = 4096             // pieces that change hands at a time, so that a message has a legal length
 	fewOf      = 100              // of so many pieces all nodes together may overtake one that crosses, but slowly
 )
@@ -58,7 +61,7 @@ func NewImports(self, nodes int, mates []int, pieces int) *Imports {
 	}
 	m := &Imports{
 		ledger: NewNode(self, nodes, d, true), mate: make([]bool, nodes), mates: len(mates), turn: turn,
-		mine: piece.NewSet(pieces), stale: true, asked: -1, again: make([]time.Time, nodes), seen: map[int]time.Time{},
+		mine: piece.NewSet(pieces), stale: true, asked: -1, again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{},
 	}
 	for _, rank := range mates {
 		m.mate[rank] = true
@@ -69,6 +72,16 @@ func NewImports(self, nodes int, mates []int, pieces int) *Imports {
 		}
 	}
 	return m
+}
+
+// AtOnce is how many pieces a site of so many nodes is to import at a time; zero: whatever its nodes want to. Were it
+// many, all would be there late, and at the same time.
+func AtOnce(mates, pieces int) int {
+	const least, part = 16, 16 // enough for links to be full; few enough for the first to be there soon
+	if few := max(least, pieces/part); mates > few {
+		return few
+	}
+	return 0
 }
 
 // Importer is the rank of the living node of the site that a piece is up to.
@@ -95,8 +108,12 @@ type Open func(piece int) bool
 
 // Ask returns whom to ask for pieces to import, and notes that its answer is awaited: the node that has the
 // most of those which are open. It is for a node that could ask other sites for more than it is the importer
-// of. ok is false if there is nobody to ask. O(pieces + nodes).
+// of, to be called every now and then while that is so. ok is false if there is nobody to ask, or one is still waited for. O(pieces + nodes).
 func (m *Imports) Ask(now time.Time, open Open) (victim int, ok bool) {
+	if m.asked >= 0 && now.Sub(m.begged) >= answers {
+		m.again[m.asked], m.deaf[m.asked] = now.Add(deafFor), now
+		m.asked = -1
+	}
 	if m.asked >= 0 {
 		return 0, false
 	}
@@ -112,7 +129,7 @@ func (m *Imports) Ask(now time.Time, open Open) (victim int, ok bool) {
 		}
 	}
 	if ok {
-		m.asked = victim
+		m.asked, m.begged = victim, now
 	}
 	return victim, ok
 }
@@ -149,6 +166,7 @@ func (m *Imports) Receive(victim int, answer []Hand, now time.Time) (tell []Clai
 	if err := m.ledger.check(answer); err != nil {
 		return nil, err
 	}
+	m.deaf[victim] = time.Time{}
 	if m.asked == victim {
 		m.asked = -1
 		if len(answer) == 0 {
@@ -163,13 +181,6 @@ func (m *Imports) Receive(victim int, answer []Hand, now time.Time) (tell []Clai
 	return []Claim{c}, nil
 }
 
-// GiveUp stops waiting for an answer. The victim is not asked again for a while.
-func (m *Imports) GiveUp(now time.Time) {
-	if m.asked >= 0 {
-		m.again[m.asked], m.asked = now.Add(deafFor), -1
-	}
-}
-
 // Took notes a claim in the ledger. It returns what to tell all nodes of the site: claims of the dead have to
 // be passed on.
 func (m *Imports) Took(c Claim) (tell []Claim, err error) {
@@ -177,7 +188,10 @@ func (m *Imports) Took(c Claim) (tell []Claim, err error) {
 		return nil, fmt.Errorf("the node of rank %d imports for another site", c.Node)
 	}
 	m.stale = true
-	return m.ledger.Took(c)
+	if tell, err = m.ledger.Took(c); err == nil {
+		m.deaf[c.Node] = time.Time{}
+	}
+	return tell, err
 }
 
 // Dead notes that a node is gone, and returns what to tell all nodes of the site: what it had claimed.
@@ -186,6 +200,7 @@ func (m *Imports) Dead(node int) (tell []Claim) {
 		return nil
 	}
 	m.stale = true
+	m.deaf[node] = time.Time{}
 	m.Unanswered(node)
 	return m.ledger.Dead(node, func(int) bool { return false }) // also what is here: it may be lost again
 }
@@ -204,10 +219,17 @@ func (m *Imports) Claims() []Claim { return m.ledger.Claims() }
 // and finds nobody to steal from, to be called every now and then while that is so. own is how long a piece takes us to
 // import, zero if that is not known; waited says of each rank how long ago it last had a piece more than before. What an overtaken
 // importer has had of a piece has crossed for nothing, and what keeps it may be who has the piece, which we would
-// wait for as well: so all nodes together overtake a hundredth of the pieces at most. Who hangs is given up soon, and
-// inherited from. It returns the importer and what to tell all nodes of the site. O(pieces).
+// wait for as well: so all nodes together overtake a hundredth of the pieces at most. Who hangs is another matter: it has neither
+// answered nor got anything for a while, and of what it has not asked for nothing crosses for nothing. Its pieces are dealt out
+// among the others until it is back, or given up and inherited from. It returns the importer and what to tell all nodes of the site. O(pieces).
 func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited func(rank int) time.Duration) (victim int, tell []Claim) {
-	if m.asked >= 0 || (m.spent*m.mates+m.turn)*fewOf >= m.mine.Len() {
+	if m.asked >= 0 {
+		return 0, nil
+	}
+	if victim, tell := m.relieve(now, open, waited); tell != nil {
+		return victim, tell
+	}
+	if (m.spent*m.mates+m.turn)*fewOf >= m.mine.Len() {
 		return 0, nil
 	}
 	for p := range m.mine.Len() {
@@ -221,7 +243,7 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 			since = now
 			m.seen[p] = now
 		}
-		if m.ledger.term[p] >= maxTerm || !Lags(min(now.Sub(since), waited(o))-m.turns(p), own) {
+		if m.ledger.term[p] >= maxTerm || !Lags(min(now.Sub(since), waited(o))-m.delay(p), own) {
 			continue
 		}
 		delete(m.seen, p)
@@ -234,7 +256,34 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 	return 0, nil
 }
 
-// turns is how much later than others we overtake a piece, so that not all who are idle claim the same.
-func (m *Imports) turns(p int) time.Duration {
+// relieve claims our part of what one that hangs was to import, and the others' parts if they do not soon.
+func (m *Imports) relieve(now time.Time, open Open, waited func(rank int) time.Duration) (victim int, tell []Claim) {
+	victim = slices.IndexFunc(m.deaf, func(since time.Time) bool { return !since.IsZero() })
+	if victim < 0 {
+		return 0, nil
+	}
+	var list []int
+	for p := 0; p < m.mine.Len() && len(list) < mostImport; p++ {
+		o := m.ledger.Owner(p)
+		if o == m.ledger.self || m.deaf[o].IsZero() || len(list) > 0 && o != victim { // one at a time
+			continue
+		}
+		if waited(o) > leastWait && now.Sub(m.deaf[o]) >= m.delay(p/m.mates) && open(p) && m.ledger.term[p] < maxTerm {
+			victim, list = o, append(list, p)
+		}
+	}
+	if list == nil {
+		return 0, nil
+	}
+	for _, p := range list {
+		m.ledger.term[p]++
+		m.ledger.claimant[p] = m.ledger.self
+	}
+	m.stale = true
+	return victim, []Claim{{m.ledger.self, m.ledger.hands(list)}}
+}
+
+// delay is how much later than others we overtake a piece, so that not all who are idle claim the same.
+func (m *Imports) delay(p int) time.Duration {
 	return time.Duration(min(((m.turn-p)%m.mates+m.mates)%m.mates, mostTurns)) * turnTime
 }

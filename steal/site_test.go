@@ -94,11 +94,15 @@ func TestWhoHasNothingIsAskedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask(noon, 2)
-	m.GiveUp(noon)
-	ask(noon, -1)
-	ask(noon.Add(askAgain), 1)
+	ask(noon.Add(answers-1), -1)
+	ask(noon.Add(answers), 1)
 	m.Unanswered(1)
-	ask(noon.Add(askAgain), 1)
+	ask(noon.Add(answers), 1)
+	if _, err := m.Receive(1, nil, noon.Add(answers)); err != nil {
+		t.Fatal(err)
+	}
+	ask(noon.Add(answers), -1)
+	ask(noon.Add(answers+deafFor), 1)
 }
 
 // The pieces of one that dies are its heirs', and what it had taken is known to who had not heard of it.
@@ -186,6 +190,85 @@ func TestOvertakenImporter(t *testing.T) {
 	} {
 		if got := overtakes(tt.self, tt.own, tt.seconds, tt.silence); got != tt.want {
 			t.Errorf("one %s: %d pieces are overtaken, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// What one that hangs was to import the others deal out among themselves, once it has not answered for a while. One that is
+// only slow, or starved, answers or gets something, and keeps its pieces.
+func TestHungImporter(t *testing.T) {
+	const pieces = 40
+	mates := []int{0, 1, 2, 3}
+	for _, tt := range []struct {
+		name    string
+		answers bool
+		waited  time.Duration
+		want    bool
+	}{
+		{"hangs", false, time.Minute, true},
+		{"answers", true, time.Minute, false},
+		{"does not answer, but gets what others import", false, time.Second, false},
+	} {
+		pools := make([]*Imports, 3)
+		for i := range pools {
+			pools[i] = NewImports(i, 4, mates, pieces)
+		}
+		taken := map[int]int{}
+		hear := func(from int, claims []Claim) {
+			for i, m := range pools {
+				for _, c := range claims {
+					if i == from {
+						continue
+					}
+					if _, err := m.Took(c); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		for at := time.Duration(0); at <= answers+10*turnTime; at += 50 * time.Millisecond {
+			now := noon.Add(at)
+			for i, m := range pools {
+				open := func(p int) bool { return m.Importer(p) == 3 } // all else is here, or as good as here
+				victim, ok := m.Ask(now, open)
+				switch {
+				case ok && victim != 3:
+					t.Fatalf("%s: node %d asks node %d", tt.name, i, victim)
+				case ok && tt.answers:
+					if _, err := m.Receive(3, nil, now); err != nil {
+						t.Fatal(err)
+					}
+				case !ok:
+					victim, tell := m.Overtake(now, 0, open, func(int) time.Duration { return tt.waited })
+					for _, c := range tell {
+						if at < answers || victim != 3 || c.Node != i {
+							t.Errorf("%s: after %v node %d takes from %d: %v", tt.name, at, i, victim, c)
+						}
+						for _, h := range c.Hands {
+							for p := h.Lo; p < h.Hi; p++ {
+								taken[p]++
+							}
+						}
+					}
+					hear(i, tell)
+				}
+			}
+		}
+		if !tt.want {
+			if len(taken) > 0 {
+				t.Errorf("one that %s: %d of its pieces are taken", tt.name, len(taken))
+			}
+			continue
+		}
+		share := make([]int, 4)
+		for p := 3; p < pieces; p += 4 {
+			if taken[p] != 1 {
+				t.Errorf("piece %d is taken %d times", p, taken[p])
+			}
+			share[pools[0].Importer(p)]++
+		}
+		if slices.Min(share[:3]) == 0 || share[3] > 0 {
+			t.Errorf("of the pieces of one that hangs the nodes import %v", share)
 		}
 	}
 }

@@ -44,6 +44,7 @@ package steal
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/freshet/freshet/piece"
 )
@@ -56,6 +57,7 @@ const PaperPerWork = 100
 type Division struct {
 	Works []piece.Range // by work number: consecutive, together all pieces
 	Owner []int         // by work number: the rank of its first owner
+	Place []int         // by work number: how many pieces come before it where works are read in turn (Turns)
 }
 
 // Divide shares pieces equally among the owners (ranks, in order) and cuts
@@ -66,14 +68,48 @@ func Divide(pieces int, owners []int, perWork int) Division {
 		panic(fmt.Sprintf("steal: %d owners, %d pieces a work", len(owners), perWork))
 	}
 	var d Division
+	first := make([]int, 0, len(owners)+1) // by owner: its first work
 	for i, owner := range owners {
+		first = append(first, len(d.Works))
 		share := piece.Share(pieces, i, len(owners))
 		for lo := share.Lo; lo < share.Hi; lo += perWork {
 			d.Works = append(d.Works, piece.Range{Lo: lo, Hi: min(lo+perWork, share.Hi)})
 			d.Owner = append(d.Owner, owner)
 		}
 	}
+	d.order(append(first, len(d.Works)))
 	return d
+}
+
+// order fills in the places: the first works of all owners, then the second ones. Who comes after whom has
+// nothing to do with rank: those that are near each other often share something.
+func (d *Division) order(first []int) {
+	d.Place = make([]int, len(d.Works))
+	owners := spread(len(first) - 1)
+	before := 0
+	for k := 0; len(owners) > 0; k++ {
+		more := owners[:0]
+		for _, i := range owners {
+			if w := first[i] + k; w < first[i+1] {
+				d.Place[w] = before
+				before += d.Works[w].Len()
+				more = append(more, i)
+			}
+		}
+		owners = more
+	}
+}
+
+// spread is the numbers from 0 to n - 1 in an order in which the first few, however few, lie far apart: that of their
+// bits read backwards.
+func spread(n int) (order []int) {
+	width := bits.Len(uint(max(0, n-1)))
+	for k := range 1 << width {
+		if i := int(bits.Reverse64(uint64(k)) >> (64 - width)); i < n {
+			order = append(order, i)
+		}
+	}
+	return order
 }
 
 // DefaultPerWork is how many pieces make a work unit when nobody says: as many
@@ -109,6 +145,7 @@ type Node struct {
 	self      int
 	steals    bool
 	works     []piece.Range
+	place     []int
 	claimant  []int
 	term      []uint32
 	living    []bool
@@ -126,7 +163,7 @@ type Node struct {
 func NewNode(self, nodes int, d Division, steals bool) *Node {
 	n := &Node{
 		self: self, steals: steals, asked: -1,
-		works: d.Works, claimant: append([]int(nil), d.Owner...), term: make([]uint32, len(d.Works)),
+		works: d.Works, place: d.Place, claimant: append([]int(nil), d.Owner...), term: make([]uint32, len(d.Works)),
 		listed: make([]bool, len(d.Works)), hand: make([]bool, len(d.Works)), overtaken: make([]bool, len(d.Works)),
 		living: make([]bool, nodes), refused: make([]bool, nodes),
 	}
@@ -219,6 +256,20 @@ func (n *Node) Back(works []int) {
 	}
 	n.list = append(back, n.list...)
 }
+
+// Place is how many pieces come before the next work of the list, where works are read in turn. ok is false if
+// there is no work.
+func (n *Node) Place(held Held) (place int, ok bool) {
+	for _, w := range n.list {
+		if !n.missing(w, held).Empty() {
+			return n.place[w], true
+		}
+	}
+	return 0, false
+}
+
+// PlaceOf is how many pieces come before a work.
+func (n *Node) PlaceOf(work int) int { return n.place[work] }
 
 // Left is the number of works on the list, the ones in hand not counted.
 func (n *Node) Left() int { return len(n.list) }

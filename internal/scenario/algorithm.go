@@ -61,12 +61,17 @@ func (w *world) divide() {
 	if w.policy.alone {
 		for i := range w.nodes {
 			w.nodes[i].works = steal.NewNode(0, 1, steal.Divide(w.Layout.Count(), []int{0}, w.policy.perWork), false)
+			w.nodes[i].turns = &steal.Turns{}
 		}
 		return
 	}
 	d := steal.Divide(w.Layout.Count(), owners, w.policy.perWork)
 	for i := range w.nodes {
 		w.nodes[i].works = steal.NewNode(i, len(w.nodes), d, w.policy.steals)
+		w.nodes[i].turns = &steal.Turns{}
+		if w.Algorithm == steal.Stream {
+			w.nodes[i].turns = steal.NewTurns(d, i, w.Layout)
+		}
 		for _, k := range late {
 			w.nodes[i].works.Excuse(k)
 		}
@@ -75,10 +80,14 @@ func (w *world) divide() {
 
 // streams is over how many of its connections a node reads now.
 func (w *world) streams(i int) int {
-	if w.Algorithm == steal.Stream {
-		return w.nodes[i].appetite.Streams()
+	switch n := &w.nodes[i]; {
+	case w.Algorithm != steal.Stream:
+		return w.policy.connections
+	case !n.turns.Together(): // what more of them brought would be others' loss
+		return 1
+	default:
+		return n.appetite.Streams()
 	}
-	return w.policy.connections
 }
 
 // works is how many works make so many bytes, one at least.
@@ -86,15 +95,19 @@ func (w *world) worksOf(size unit.Bytes) int {
 	return max(1, int(size/(unit.Bytes(w.policy.perWork)*w.Layout.Piece)))
 }
 
-// next is what a node reads from the store next, with one request: works, and the pieces of
-// them that are missing. There are no works if there is nothing to read.
-func (w *world) next(i int) (works []int, span piece.Range) {
+// take is what a node reads from the store next, with one request: works, and the pieces of
+// them that are missing. There are no works if there is nothing to read, or not yet.
+func (w *world) take(i int) (works []int, span piece.Range) {
 	n := &w.nodes[i]
 	if n.late && !w.policy.alone {
 		return nil, span
 	}
+	if place, ok := n.works.Place(n.ex.Held); ok && !n.turns.May(place, w.had(n)) {
+		n.waits = true
+		return nil, span
+	}
 	most := 1
-	if w.Algorithm == steal.Stream {
+	if w.Algorithm == steal.Stream && n.turns.Together() {
 		most = w.worksOf(n.appetite.Request())
 	}
 	return n.works.Next(most, n.ex.Held)

@@ -21,11 +21,12 @@ func (w *world) got(i, p int) {
 	if n.ex.Have().Has(p) {
 		return
 	}
-	w.holders[p]++
+	g := w.group(i)
+	w.holders[g][p]++
 	n.gained = w.sim.Now()
 	w.sendCancels(i, n.ex.Got(p))
 	n.news = append(n.news, int32(p))
-	if w.hops > 0 && !w.known[p] && w.holders[p] == 1 {
+	if w.hops > 0 && !w.known[g][p] && w.holders[g][p] == 1 {
 		w.after(tickEvery+w.spread(), event{kind: evRumour, node: int32(i), pieces: []int32{int32(p)}})
 	}
 	if n.ex.Have().Full() && n.done < 0 {
@@ -73,6 +74,7 @@ func (w *world) heard(e event) {
 		if !news || n.stopped {
 			continue
 		}
+		w.next(int(p.node))
 		if w.opening(int(p.node)) {
 			continue
 		}

@@ -144,7 +144,7 @@ func (w *world) resume(i int) {
 		n.works.GiveUp()
 		w.catchUp(i)
 		inbox = slices.DeleteFunc(inbox, func(e event) bool {
-			return e.kind != evRead && e.kind != evTell && e.kind != evTick && e.kind != evHungry
+			return e.kind != evRead && e.kind != evTell && e.kind != evTick && e.kind != evHungry && e.kind != evTurn && e.kind != evFeel
 		})
 	}
 	w.each(i, func(k int32) {
@@ -152,7 +152,7 @@ func (w *world) resume(i int) {
 	})
 	for k := range n.fetches {
 		f := &n.fetches[k]
-		if !f.busy || f.waits {
+		if !f.busy || f.waits || f.rests {
 			continue
 		}
 		w.sim.Start(f.flow, w.rest(f))
@@ -178,7 +178,7 @@ func (w *world) dead(i int) {
 	}
 	for r := range n.ex.Have().Ranges() {
 		for p := r.Lo; p < r.Hi; p++ {
-			w.holders[p]--
+			w.holders[w.group(i)][p]--
 		}
 	}
 	if w.policy.alone {
@@ -189,14 +189,15 @@ func (w *world) dead(i int) {
 	}
 	w.deadAt(i)
 	if w.hops > 0 {
-		for p, known := range w.known {
-			if !known || w.holders[p] > 0 {
+		g := w.group(i)
+		for p, known := range w.known[g] {
+			if !known || w.holders[g][p] > 0 {
 				continue
 			}
-			w.known[p] = false
+			w.known[g][p] = false
 			for k := range w.nodes {
 				if o := &w.nodes[k]; !o.absent {
-					o.ex.Withdrawn(len(o.peers)+1, p)
+					o.ex.Withdrawn(o.elsewhere(g), p)
 				}
 			}
 		}

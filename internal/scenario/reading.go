@@ -22,6 +22,7 @@ type fetch struct {
 	at    int     // the piece that is coming
 	came  float64 // of it, before the node was stopped
 	waits bool    // for the first byte
+	rests bool    // others are to read first
 }
 
 // storeConnections makes a node's connections to the store.
@@ -53,15 +54,26 @@ func (w *world) storeConnections(i int) error {
 	return nil
 }
 
-// fetch gives every free connection of a node its next range.
+// fetch gives every free connection of a node its next range, and has those go on that rested, if it is their turn.
 func (w *world) fetch(i int) {
 	n := &w.nodes[i]
+	n.waits = false
 	if n.killed || n.dead || n.stopped || n.absent || n.done >= 0 {
 		return
 	}
+	for k := range n.fetches {
+		switch f := &n.fetches[k]; {
+		case !f.rests:
+		case n.turns.May(n.works.PlaceOf(f.works[0]), w.had(n)):
+			f.rests = false
+			w.ask(i, k)
+		default:
+			n.waits = true
+		}
+	}
 	for k := range w.streams(i) {
 		for !n.fetches[k].busy {
-			works, span := w.next(i)
+			works, span := w.take(i)
 			if len(works) == 0 {
 				w.idle(i)
 				return
@@ -98,14 +110,79 @@ func (w *world) begins(i, k int, works []int, span piece.Range) bool {
 		return false
 	}
 	f := &n.fetches[k]
-	f.busy, f.works, f.span, f.take, f.at = true, works, span, take, span.Lo
+	f.busy, f.works, f.span, f.take, f.at, f.came = true, works, span, take, span.Lo, 0
+	w.ask(i, k)
+	return true
+}
+
+// ask asks the store for what a connection is to read.
+func (w *world) ask(i, k int) {
+	f := &w.nodes[i].fetches[k]
 	if f.delay > 0 {
 		f.waits = true
 		w.after(f.delay, event{kind: evRead, node: int32(i), peer: int32(k)})
 	} else {
 		w.readOn(i, k)
 	}
-	return true
+}
+
+// begun notes that the first byte has come.
+func (w *world) begun(i, k int) {
+	f := &w.nodes[i].fetches[k]
+	if !f.waits {
+		return
+	}
+	f.waits = false
+	if !f.rests {
+		w.readOn(i, k)
+	}
+}
+
+// had is how many pieces a node knows somebody to have.
+func (w *world) had(n *node) int { return w.Layout.Count() - n.ex.Uncovered() }
+
+// turn looks whether it is a node's turn to read. What it has begun when it is not rests, and goes on where it
+// was.
+func (w *world) turn(i int) {
+	n := &w.nodes[i]
+	if n.done >= 0 || n.ex.Covered() {
+		return
+	}
+	read, busy := n.reading(w)
+	n.turns.Note(read, busy > 0, w.had(n), w.now)
+	for k := range n.fetches {
+		f := &n.fetches[k]
+		if !f.busy || f.rests || n.turns.May(n.works.PlaceOf(f.works[0]), w.had(n)) {
+			continue
+		}
+		m := w.sim.Moved(f.flow)
+		n.fromStore += m
+		w.crosses(-1, i, m)
+		f.came += m
+		w.sim.Stop(f.flow)
+		f.rests = true
+	}
+	w.fetch(i)
+	w.after(tickEvery, event{kind: evTurn, node: int32(i)})
+}
+
+// next has a node read that has waited for its turn, if it is.
+func (w *world) next(i int) {
+	if w.nodes[i].waits {
+		w.fetch(i)
+	}
+}
+
+// reading is what a node has read so far, and over how many connections it is reading.
+func (n *node) reading(w *world) (read unit.Bytes, busy int) {
+	sum := n.fromStore
+	for k := range n.fetches {
+		if f := &n.fetches[k]; f.busy && !f.rests {
+			busy++
+			sum += w.sim.SoFar(f.flow)
+		}
+	}
+	return unit.Bytes(sum), busy
 }
 
 // feel looks at how fast a node reads from the store, as long as there is anything to read.
@@ -114,14 +191,8 @@ func (w *world) feel(i int) {
 	if n.killed || n.done >= 0 || n.ex.Covered() {
 		return
 	}
-	total, busy := n.fromStore, 0
-	for k := range n.fetches {
-		if f := &n.fetches[k]; f.busy {
-			busy++
-			total += w.sim.SoFar(f.flow)
-		}
-	}
-	n.appetite.Read(unit.Bytes(total), busy, w.now)
+	read, busy := n.reading(w)
+	n.appetite.Read(read, busy, w.now)
 	w.fetch(i)
 	w.after(feelEvery, event{kind: evFeel, node: int32(i)})
 }
@@ -129,9 +200,7 @@ func (w *world) feel(i int) {
 // readOn lets a connection move to the end of the piece that is coming.
 func (w *world) readOn(i, k int) {
 	f := &w.nodes[i].fetches[k]
-	f.waits, f.came = false, 0
-	_, size := w.Layout.Span(f.at)
-	w.sim.Start(f.flow, float64(size))
+	w.sim.Start(f.flow, w.rest(f))
 }
 
 // read notes that a piece has come from the store.
@@ -142,6 +211,7 @@ func (w *world) read(i, k int) {
 	n.fromStore += moved
 	w.crosses(-1, i, moved)
 	p := f.at
+	f.came = 0
 	if f.at++; f.at < f.span.Hi {
 		w.readOn(i, k)
 	} else {

@@ -13,10 +13,10 @@
 // left out: disks, processors, digests, TCP (a flow has its fair share at once). What is different:
 //
 //   - In a swarm of more than Neighbours+1 nodes a node is connected with that many others only, its
-//     partners (exchange.Graph). What all nodes have to know (which pieces some node holds, who took which works)
+//     partners (exchange.Graph); with sites, those are of its own, and it knows some of others. What all nodes have to know (which pieces some node holds, who took which works)
 //     goes from neighbour to neighbour: it is known to all after as many hops as the
 //     graph of neighbours is wide, each one gathering time and delay. To a State, what nodes
-//     beyond its neighbours hold is held by one more peer, elsewhere, that is never connected.
+//     beyond its neighbours hold is held by one more peer for each site, elsewhere, that is never connected.
 //   - giveWork goes to any node directly: a connection is made for it.
 //
 // docs/scenario.md has the form of the file.

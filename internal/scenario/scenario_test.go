@@ -143,6 +143,51 @@ broadcast: {size: 1GiB, piece: 4MiB, algorithm: stream, store: {per_client: %s, 
 	}
 }
 
+// Where it is the store's total that is narrow, as much as one link or some, nodes read in turn, and it is as near its bound; each byte leaves the store
+// once. Where it is each client's share, waiting for turns costs next to nothing.
+func TestStreamInTurn(t *testing.T) {
+	for _, tt := range []struct {
+		nodes int
+		store string
+		most  float64
+	}{
+		{100, "total: 95Mbit", 1.15}, // all at once: 1.39
+		{100, "total: 95Mbit, delay: 20ms", 1.15},
+		{100, "total: 400Mbit", 1.10},
+		{100, "total: 95Mbit, per_client: [30Mbit, 60Mbit, 5Mbit]", 1.22},
+		{100, "per_client: 6Mbit", 1.13},
+		{100, "per_client: [6Mbit, 12Mbit, 2Mbit], total: 600Mbit", 1.15},
+		{32, "total: 95Mbit", 1.10},
+	} {
+		s := parse(t, fmt.Sprintf(`
+network: {generate: star, hosts: %d, rate: 100Mbit, delay: 100us}
+broadcast: {size: 1GiB, piece: 4MiB, store: {%s}}
+`, tt.nodes, tt.store))
+		r := run(t, s)
+		t.Logf("%+v: %.3f times the bound", tt, *r.Ratio)
+		if *r.Ratio > tt.most {
+			t.Errorf("%+v: %.3f times the bound", tt, *r.Ratio)
+		}
+		if r.Store != s.Layout.Size {
+			t.Errorf("%+v: %v left the store, of an object of %v", tt, r.Store, s.Layout.Size)
+		}
+	}
+}
+
+// A node that dies or stops while it is its turn, or while it waits for it, keeps nobody waiting for long.
+func TestDeathsInTurn(t *testing.T) {
+	const text = `
+network: {generate: star, hosts: 40, rate: 100Mbit, delay: 100us}
+broadcast: {size: 512MiB, piece: 4MiB, store: {total: 95Mbit}}
+events: [%s]
+`
+	usual := run(t, parse(t, fmt.Sprintf(text, "")))
+	r := run(t, parse(t, fmt.Sprintf(text, "{at: 3s, node: h1, do: die}, {at: 4s, node: h21, do: stop}, {at: 9s, node: h21, do: resume}, {at: 6s, node: h40, do: die}, {at: 7s, node: h3, do: stop}")))
+	if r.Finished != 37 || r.Makespan > 1.3*usual.Makespan+23 {
+		t.Errorf("%d of 37 nodes finish, after %.1f s, and %.1f if all live", r.Finished, r.Makespan, usual.Makespan)
+	}
+}
+
 // The scenarios that the documentation has run; large ones with a small object.
 func TestDocumented(t *testing.T) {
 	files, err := filepath.Glob("../../docs/scenarios/*.yaml")

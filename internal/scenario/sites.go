@@ -1,13 +1,17 @@
 package scenario
 
 import (
+	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/steal"
 )
 
-// This file shares what crosses between sites, as internal/swarm does (sites.go). It does where all nodes are
-// neighbours, as they are there: an importer has to reach whoever has what it imports.
+// This file shares what crosses between sites, as internal/swarm does (sites.go). There all nodes are connected. Where they are not
+// here, a node's partners are of its site, and it has some neighbours in others, which it serves in turn. As to who has
+// what, nodes that are no neighbours are one group for each site.
 
 // places is which node is where.
 type places struct {
@@ -19,10 +23,12 @@ type places struct {
 	crossed []float64 // by site: bytes that have come from other sites, and from a store outside
 }
 
-// locate finds the sites of a scenario. There are none if all nodes are of one, not all are neighbours, or every node is
-// for itself.
+// abroad is how many neighbours in other sites a node looks for, where not all are neighbours. As many more find it.
+const abroad = 2
+
+// locate finds the sites of a scenario. There are none if all nodes are of one, or every node is for itself.
 func (w *world) locate() {
-	if w.policy.alone || len(w.nodes) > w.Neighbours+1 {
+	if w.policy.alone {
 		return
 	}
 	x, several := &places{store: -1}, false
@@ -55,6 +61,59 @@ func (w *world) locate() {
 	w.places = x
 }
 
+// groups is how many groups of nodes there are: those of no site, and each site's.
+func (w *world) groups() int {
+	if w.places == nil {
+		return 1
+	}
+	return 1 + len(w.places.names)
+}
+
+// group is the group that a node is in.
+func (w *world) group(i int) int {
+	if w.places == nil {
+		return 0
+	}
+	return 1 + w.places.of[i]
+}
+
+// elsewhere is a node's local rank for all nodes of a group together that are no neighbours of it.
+func (n *node) elsewhere(group int) int { return len(n.peers) + 1 + group }
+
+// graph says who is whose neighbour where not all are: within each group a regular graph, and between groups some random edges.
+func (w *world) graph(rng *rand.Rand) [][]int32 {
+	with := make([][]int32, len(w.nodes))
+	members := make([][]int32, w.groups())
+	for i := range w.nodes {
+		members[w.group(i)] = append(members[w.group(i)], int32(i))
+	}
+	for _, of := range members {
+		for k, others := range exchange.Graph(len(of), w.Neighbours, rng) {
+			for _, o := range others {
+				with[of[k]] = append(with[of[k]], of[o])
+			}
+		}
+	}
+	for i := range w.nodes {
+		if len(members[w.group(i)]) == len(w.nodes) {
+			break
+		}
+		for found := 0; found < abroad; found++ {
+			k := rng.IntN(len(w.nodes))
+			for w.group(k) == w.group(i) {
+				k = rng.IntN(len(w.nodes))
+			}
+			if !slices.Contains(with[i], int32(k)) {
+				with[i], with[k] = append(with[i], int32(k)), append(with[k], int32(i))
+			}
+		}
+	}
+	for i := range with {
+		slices.Sort(with[i])
+	}
+	return with
+}
+
 // sitesOf are the sites of a node's local ranks; nil if it shares with nobody: it has no site, or nobody was
 // in it from the beginning.
 func (w *world) sitesOf(i int) (sites []int) {
@@ -65,7 +124,21 @@ func (w *world) sitesOf(i int) (sites []int) {
 	for _, p := range w.nodes[i].peers {
 		sites = append(sites, x.of[p.node])
 	}
-	return append(sites, x.of[i])
+	sites = append(sites, x.of[i])
+	if w.hops > 0 {
+		for g := range w.groups() {
+			sites = append(sites, g-1)
+		}
+	}
+	return sites
+}
+
+// importsAtOnce is how many pieces a node's site imports at a time.
+func (w *world) importsAtOnce(i int) int {
+	if w.places == nil || w.places.of[i] < 0 {
+		return 0
+	}
+	return steal.AtOnce(len(w.places.mates[w.places.of[i]]), w.Layout.Count())
 }
 
 // divideImports makes the pools of the sites.
@@ -109,15 +182,13 @@ func (w *world) hunger(i int) {
 // to look costs as much as there are pieces.
 func (w *world) hungry(i int) {
 	n := &w.nodes[i]
+	w.step(i) // it may be some piece's turn by now
 	n.looks = false
 	if n.done >= 0 || !n.ex.Hungry() {
 		return
 	}
-	if w.sim.Now()-n.begged > answerWithin {
-		n.imports.GiveUp(w.now)
-	}
 	if victim, ok := n.imports.Ask(w.now, n.ex.Importable); ok {
-		n.begged, n.look = w.sim.Now(), tickEvery
+		n.look = tickEvery
 		w.tell(i, victim, event{kind: evGiveImports})
 	} else if _, claims := n.imports.Overtake(w.now, n.ex.ImportTook(), n.ex.Importable, func(k int) time.Duration {
 		return time.Duration((w.sim.Now() - w.nodes[k].gained) * 1e9)

@@ -8,6 +8,60 @@ import (
 	"github.com/freshet/freshet/steal"
 )
 
+// Nearly the same where there are more nodes than know each other: a few pieces cross again, where those who import them have not heard yet
+// that they are here.
+func TestLargeSitesAreEnteredOnce(t *testing.T) {
+	for most, text := range map[float64]string{1.2: `
+network: {generate: sites, sites: 2, hosts: 60, rate: 1Gbit, between: 200Mbit, between_delay: 5ms}
+broadcast: {size: 256MiB, piece: 1MiB, store: {at: s1}}
+`, 2.1: `
+network: {generate: sites, sites: 3, hosts: 30, rate: 1Gbit, between: 200Mbit, between_delay: 5ms}
+broadcast: {size: 256MiB, piece: 1MiB, store: {at: wan}}
+`} {
+		s := parse(t, text)
+		r := run(t, s)
+		t.Logf("%.2f s, %.3f times the bound (by %s)", r.Makespan, *r.Ratio, r.By)
+		if *r.Ratio > most {
+			t.Errorf("%.3f times the bound (by %s)", *r.Ratio, r.By)
+		}
+		for _, e := range r.Entered {
+			if ratio := float64(e.Bytes) / float64(s.Layout.Size); ratio > 1.04 {
+				t.Errorf("%.3f times the object entered %s", ratio, e.Site)
+			}
+		}
+	}
+}
+
+// An importer that hangs is not waited for until it is given up: what it has not asked for others do, and what only it has
+// comes again.
+func TestHungImporterIsReplaced(t *testing.T) {
+	const text = `
+network: {generate: sites, sites: 2, hosts: 4, rate: 1Gbit, between: 100Mbit, between_delay: 5ms}
+broadcast: {size: 100MB, piece: 512KiB, store: {at: s1}}
+events: [%s]
+`
+	usual := run(t, parse(t, fmt.Sprintf(text, "")))
+	for _, at := range []string{"1s", "4s", "7s"} {
+		s := parse(t, fmt.Sprintf(text, "{at: "+at+", node: h7, do: stop}"))
+		r := run(t, s)
+		others := 0.0 // the makespan of those that do not hang
+		for _, n := range r.Nodes {
+			if n.Done != nil {
+				others = max(others, *n.Done)
+			}
+		}
+		t.Logf("stopped at %s: %.2f s, and %.2f if nobody hangs", at, others, usual.Makespan)
+		if others > usual.Makespan+10 {
+			t.Errorf("one hangs from %s on: the others have it after %.2f s, and after %.2f if nobody does", at, others, usual.Makespan)
+		}
+		for _, e := range r.Entered {
+			if ratio := float64(e.Bytes) / float64(s.Layout.Size); ratio > 1.05 { // its own share of what crossed is lost
+				t.Errorf("one hangs from %s on: %.3f times the object entered %s", at, ratio, e.Site)
+			}
+		}
+	}
+}
+
 // What comes into a site comes once, wherever the store is and whoever reads it, and nobody waits long for it; of a node that dies or hangs, what only it had comes again.
 func TestSitesAreEnteredOnce(t *testing.T) {
 	for _, tt := range []struct {

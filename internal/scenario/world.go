@@ -50,9 +50,9 @@ type world struct {
 	hostOf   []int32 // by host: its node, or -1
 	conns    []conn
 	owner    []owner       // by flow: what it belongs to
-	holders  []int32       // by piece: living nodes that have it
+	holders  [][]int32     // by group and piece: living nodes that have it
 	gathered []steal.Claim // to go round
-	known    []bool        // by piece: all have heard that somebody holds it; only where not all are neighbours
+	known    [][]bool      // by group and piece: all have heard that somebody there holds it; only where not all are neighbours
 	hops     float64       // from any node to all others over neighbours; 0: all are neighbours
 	farther  float64       // delay of one hop, the longest
 	open     int           // nodes that are to have the object and have it not
@@ -69,17 +69,19 @@ type owner struct {
 }
 
 // node is one node of the broadcast. Peers have local ranks: their index in peers. Its own is the
-// number of peers; the one after that is elsewhere.
+// number of peers; those after that are elsewhere, one for each group.
 type node struct {
 	ex       *exchange.State
 	works    *steal.Node
 	appetite *steal.Appetite
+	turns    *steal.Turns
 	rng      *rand.Rand
 	peers    []peer
 	waves    []wave // peers by delay
 	host     int    // in the network
 
 	fetches   []fetch
+	waits     bool // until it is its turn to read
 	parts     []part
 	news      []int32        // got, not yet announced
 	told      float64        // when it last announced
@@ -88,7 +90,6 @@ type node struct {
 	imports   *steal.Imports // nil: it shares with nobody what crosses
 	looks     bool           // a look for more to import is on its timer
 	look      float64        // how long that was set to
-	begged    float64        // when it last asked for pieces to import
 	gained    float64        // when it last had a piece more
 	inbox     []event        // what came while it was stopped
 	late      bool           // it joins later
@@ -163,13 +164,14 @@ const (
 	evGiveWork                // asked of node by node peer
 	evWorks                   // the answer of node peer: hands
 	evTook                    // claims, at node
-	evRumour                  // all hear that pieces are held by somebody, and claims
+	evRumour                  // all hear that node's group holds pieces, and claims
 	evGather                  // claims that were gathered begin to go round
 	evTell                    // node is to announce
 	evTick                    // node is to look whom it serves
 	evFeel                    // node is to look at how fast it reads from the store
 	evGiveUp                  // node has waited for the answer to its giveWork number peer
 	evRead                    // the first byte of what node's connection peer reads has come
+	evTurn                    // node is to look whether it is its turn to read
 	evDo                      // number node of the scenario's events
 	evSilent                  // node has been stopped for long, if it is its stop number peer
 	evDead                    // all others give node up, unless it is back
@@ -291,9 +293,11 @@ func (w *world) build() error {
 	}
 	w.policy = w.Scenario.policy(readers)
 	w.open = len(w.nodes)
-	w.holders = make([]int32, w.Layout.Count())
-	w.known = make([]bool, w.Layout.Count())
 	w.locate()
+	for range w.groups() {
+		w.holders = append(w.holders, make([]int32, w.Layout.Count()))
+		w.known = append(w.known, make([]bool, w.Layout.Count()))
+	}
 	if err := w.connect(); err != nil {
 		return err
 	}
@@ -302,10 +306,10 @@ func (w *world) build() error {
 		n.rng = rand.New(rand.NewPCG(w.Seed, streamNodes+uint64(i)))
 		c := exchange.Config{
 			Self: len(n.peers), Nodes: len(n.peers) + 1, Layout: w.Layout,
-			Barrier: w.policy.barrier, Rand: n.rng, Sites: w.sitesOf(i), Partners: w.partners(i),
+			Barrier: w.policy.barrier, Rand: n.rng, Sites: w.sitesOf(i), AtOnce: w.importsAtOnce(i), Partners: w.partners(i),
 		}
 		if w.hops > 0 {
-			c.Nodes++
+			c.Nodes += w.groups()
 		}
 		n.ex = exchange.New(c)
 		for p := range w.Layout.Count() {
@@ -322,7 +326,7 @@ func (w *world) build() error {
 	return nil
 }
 
-// connect chooses neighbours: all, or the union of random rings through all nodes.
+// connect chooses neighbours: all, or those of a random graph.
 func (w *world) connect() error {
 	n := len(w.nodes)
 	if w.policy.alone {
@@ -338,11 +342,8 @@ func (w *world) connect() error {
 			}
 		}
 	} else {
-		with = exchange.Graph(n, w.Neighbours, rand.New(rand.NewPCG(w.Seed, streamGraph)))
-		w.hops = math.Ceil(math.Log(float64(n)) / math.Log(float64(w.Neighbours-1)))
-		if w.Neighbours < 4 { // a ring
-			w.hops = float64(n) / 2
-		}
+		with = w.graph(rand.New(rand.NewPCG(w.Seed, streamGraph)))
+		w.hops = w.across(n)
 	}
 	for i := range w.nodes {
 		for _, k := range with[i] {
@@ -369,7 +370,9 @@ func (w *world) partners(i int) []int {
 	among := make([]int, 0, len(n.peers))
 	if w.hops > 0 {
 		for rank := range n.peers {
-			among = append(among, rank)
+			if w.group(i) == w.group(int(n.peers[rank].node)) {
+				among = append(among, rank)
+			}
 		}
 		return among
 	}
@@ -436,17 +439,22 @@ func (w *world) begin(i int) {
 		}
 	}
 	if w.hops > 0 {
-		for p, known := range w.known {
-			if known {
-				n.ex.Announced(len(n.peers)+1, piece.Range{Lo: p, Hi: p + 1})
+		for g := range w.known {
+			for p, known := range w.known[g] {
+				if known {
+					n.ex.Announced(n.elsewhere(g), piece.Range{Lo: p, Hi: p + 1})
+				}
 			}
 		}
 	}
-	if w.hops == 0 && len(n.peers) > exchange.DefaultSlots { // else all peers are partners
+	if w.hops == 0 && len(n.peers) > exchange.DefaultSlots || w.hops > 0 && w.places != nil { // else all peers are partners
 		w.after(turnEvery, event{kind: evTick, node: int32(i)})
 	}
 	if w.Algorithm == steal.Stream && !n.late {
 		w.feel(i)
+	}
+	if n.turns.Matters() {
+		w.after(tickEvery, event{kind: evTurn, node: int32(i)})
 	}
 	w.opening(i)
 	w.fetch(i)
@@ -544,8 +552,10 @@ func (w *world) handle(e event) {
 		if n.asked == e.peer && n.works.GiveUp() {
 			w.fetch(i)
 		}
+	case evTurn:
+		w.turn(i)
 	case evRead:
-		w.readOn(i, rank)
+		w.begun(i, rank)
 	case evHungry:
 		w.hungry(i)
 	case evGiveImports, evImports, evTookImports:
@@ -585,20 +595,30 @@ func (w *world) claim(i int, claims []steal.Claim) {
 	}
 }
 
+// across is how many hops it is through a graph of so many nodes.
+func (w *world) across(nodes int) float64 {
+	if w.Neighbours < 4 { // a ring
+		return float64(nodes) / 2
+	}
+	return math.Ceil(math.Log(float64(nodes)) / math.Log(float64(w.Neighbours-1)))
+}
+
 // spread is how long a rumour takes to all nodes.
 func (w *world) spread() float64 { return w.hops * (tickEvery + w.farther) }
 
 // rumour is what all nodes hear who are not neighbours of where it began.
 func (w *world) rumour(e event) {
 	for _, p := range e.pieces {
-		if w.holders[p] == 0 || w.known[p] {
+		g := w.group(int(e.node))
+		if w.holders[g][p] == 0 || w.known[g][p] {
 			continue
 		}
-		w.known[p] = true
+		w.known[g][p] = true
 		for i := range w.nodes {
 			if n := &w.nodes[i]; !n.killed && !n.absent {
-				n.ex.Announced(len(n.peers)+1, piece.Range{Lo: int(p), Hi: int(p) + 1})
+				n.ex.Announced(n.elsewhere(g), piece.Range{Lo: int(p), Hi: int(p) + 1})
 				w.opening(i)
+				w.next(i)
 			}
 		}
 	}

@@ -59,7 +59,6 @@ type node struct {
 	whole    int          // objects of which none is
 	shaken   map[int]bool // pieces whose digest changed while they were put together
 	asked    time.Time    // when giveWork was last sent
-	begged   time.Time    // when giveImports was
 	deaf     []int        // peers that leave too much unread
 	fetches  []*fetch
 	appetite *steal.Appetite
@@ -165,12 +164,17 @@ func newNode(c Config) *node {
 	n.asm = newAssembly(c.Layout, n.algorithm)
 	n.keeps = keeps(c)
 	sites := siteNumbers(c.Members)
+	mates := mates(sites, c.Self)
 	n.ex = exchange.New(exchange.Config{
 		Self: c.Self, Nodes: len(c.Members), Layout: c.Layout, Barrier: n.barrier && c.Algorithm != steal.Flat,
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Sites: sites,
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Sites: sites, AtOnce: steal.AtOnce(len(mates), c.Layout.Count()),
 	})
-	n.beginImports(sites)
-	n.works = steal.NewNode(c.Self, len(c.Members), steal.Divide(c.Layout.Count(), n.sources, n.perWork), n.steals)
+	if mates != nil {
+		n.imports = steal.NewImports(c.Self, len(c.Members), mates, c.Layout.Count())
+		n.ex.Importing(n.imports.Mine())
+	}
+	d := steal.Divide(c.Layout.Count(), n.sources, n.perWork)
+	n.works = steal.NewNode(c.Self, len(c.Members), d, n.steals)
 	for rank, m := range c.Members {
 		if m.blind() {
 			n.works.Excuse(rank)

@@ -33,19 +33,14 @@ func siteNumbers(members []Member) (sites []int) {
 	return sites
 }
 
-// beginImports makes our view of the site's pool, if we are in one of several sites.
-func (n *node) beginImports(sites []int) {
-	if sites == nil || sites[n.Self] < 0 {
-		return
-	}
-	var mates []int
+// mates are the ranks of those in self's site, itself included; nil if it is not in one of several.
+func mates(sites []int, self int) (ranks []int) {
 	for rank, k := range sites {
-		if k == sites[n.Self] {
-			mates = append(mates, rank)
+		if k == sites[self] && k >= 0 {
+			ranks = append(ranks, rank)
 		}
 	}
-	n.imports = steal.NewImports(n.Self, len(sites), mates, n.Layout.Count())
-	n.ex.Importing(n.imports.Mine())
+	return ranks
 }
 
 // foreign says whether what comes from another member comes into our site with it.
@@ -65,14 +60,10 @@ func (n *node) stealImports() {
 	if n.imports == nil || n.Members[n.Self].Held || n.commits || n.done {
 		return
 	}
-	if n.now.Sub(n.begged) > answerWithin {
-		n.imports.GiveUp(n.now)
-	}
 	if !n.ex.Hungry() {
 		return
 	}
 	if victim, ok := n.imports.Ask(n.now, n.ex.Importable); ok {
-		n.begged = n.now
 		n.send(victim, kindGiveImports, nil)
 		return
 	}
@@ -80,7 +71,7 @@ func (n *node) stealImports() {
 	victim, tell := n.imports.Overtake(n.now, n.ex.ImportTook(), n.ex.Importable, waited)
 	for _, c := range tell {
 		n.Log.Info("importing in the place of a node that hardly gets on", "job", n.Job, "node", n.Members[victim].Name,
-			"for", waited(victim), "piece", c.Hands[0].Lo)
+			"for", waited(victim), "first", c.Hands[0].Lo, "runs", len(c.Hands))
 	}
 	n.tellImports(tell)
 }
