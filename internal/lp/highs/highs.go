@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -70,13 +71,20 @@ func (s *Solver) Close() {
 	*s = Solver{}
 }
 
-// begin compiles the module and gives it what it imports.
+// compiled keeps the module's machine code, which takes seconds to make, for all solvers of the process.
+var compiled = sync.OnceValue(wazero.NewCompilationCache)
+
+// begin compiles the module, if no solver before has, and gives it what it imports.
 func (s *Solver) begin(ctx context.Context) error {
-	s.runtime = wazero.NewRuntime(ctx)
+	s.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCompilationCache(compiled()))
 	if err := host(ctx, s.runtime); err != nil {
 		return err
 	}
-	module, err := s.runtime.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithName("highs").WithStartFunctions(exportBegin))
+	code, err := s.runtime.CompileModule(ctx, wasm) // not closed: that would take it out of the cache
+	if err != nil {
+		return err
+	}
+	module, err := s.runtime.InstantiateModule(ctx, code, wazero.NewModuleConfig().WithName("highs").WithStartFunctions(exportBegin))
 	if err != nil {
 		return err
 	}
