@@ -1,0 +1,228 @@
+package planner
+
+import (
+	"slices"
+)
+
+// Stages of planning. After a change the programs are as good as ready, and the one with floors goes first.
+const (
+	finding  = iota // theta, what all can have at once
+	throughs        // the optimum without floors
+	floored         // and with them
+	weighing        // by weights and priorities
+	rising          // fairness alone
+	done
+)
+
+// Step makes the plan better, by one round of column generation, or its bound. It says whether there is more to do.
+func (p *Planner) Step() (more bool, err error) {
+	many := p.pairs() > p.many
+	switch p.stage {
+	case finding:
+		if p.o.Floor > 0 || p.o.MaxMin {
+			if more, err := p.find(many); err != nil || more {
+				return more, err
+			}
+		}
+		p.stage = throughs
+		if p.warm && p.main != nil && p.share > 0 {
+			p.stage = floored
+		}
+	case throughs:
+		if p.free == nil {
+			have := p.net.rate
+			if many && p.share > 0 {
+				have = slices.Clone(have)
+				p.rest, p.rates = p.theta.plan(p.share)
+				for c, l := range p.net.load(p.rest, p.rates) {
+					have[c] = max(have[c]-l, 0)
+				}
+			}
+			p.free = p.net.generate(p.demands, p.even(), have, append(slices.Clone(p.pool), p.first...))
+		}
+		more, err := p.round(p.free)
+		if err != nil || more {
+			return more, err
+		}
+		switch value, bound := p.Bound(); {
+		case p.share == 0:
+			p.main, p.stage = p.free, weighing
+		case p.begun || p.rest != nil && value >= bound*(1-p.near()):
+			p.stage = weighing
+		default:
+			p.stage = floored
+		}
+	case floored:
+		if p.main == nil {
+			p.main = p.free.copied(p.even())
+			for _, q := range p.rest {
+				p.main.take(q)
+			}
+		}
+		if !p.begun {
+			p.begun = true
+			p.floors(p.main)
+		}
+		more, err := p.round(p.main)
+		if err != nil || more {
+			return more, err
+		}
+		p.stage = weighing
+		if p.warm {
+			p.stage = throughs
+		}
+	case weighing:
+		classes := p.classes()
+		if !p.uneven() || p.o.MaxMin || len(p.ranks) == len(classes) {
+			p.stage = rising
+			break
+		}
+		if p.plan == nil {
+			g := p.main
+			if g == nil {
+				g = p.free
+			}
+			p.plan = g.copied(p.worth(classes[0]))
+			p.floors(p.plan)
+		}
+		more, err := p.round(p.plan)
+		if err != nil || more {
+			return more, err
+		}
+		if p.over() && len(p.ranks)+1 < len(classes) {
+			p.stage = done
+			break
+		}
+		p.ranks = append(p.ranks, proof{p.plan.bound, p.plan.by})
+		if len(p.ranks) < len(classes) {
+			p.plan.settle(p.worth(classes[len(p.ranks)]))
+		}
+	case rising:
+		if !p.o.MaxMin || p.pairs() == 0 || p.pairs() > p.many || p.over() {
+			p.stage = done
+			break
+		}
+		if p.tide == nil {
+			pipes, _ := p.theta.plan(p.theta.theta)
+			p.tide = p.net.tide(p.demands, p.classes(), append(pipes, p.first...))
+		}
+		before := p.tide.g.market.work()
+		more, err := p.tide.round(p.near())
+		p.spent += p.tide.g.market.work() - before
+		if err != nil || more {
+			return more, err
+		}
+		p.stage = done
+	}
+	return p.stage != done, nil
+}
+
+// worth is what the transfers of one priority weigh, the heaviest 1, and the others nothing.
+func (p *Planner) worth(class int) []float64 {
+	worth, most := make([]float64, len(p.demands)), p.heaviest(class)
+	for k := range worth {
+		if p.live[k] && p.demands[k].priority == class {
+			worth[k] = p.demands[k].weight / most
+		}
+	}
+	return worth
+}
+
+// heaviest is the largest weight of a priority.
+func (p *Planner) heaviest(class int) (most float64) {
+	for k := range p.demands {
+		if p.live[k] && p.demands[k].priority == class {
+			most = max(most, p.demands[k].weight)
+		}
+	}
+	return most
+}
+
+// near is the share of a bound that may be missing.
+func (p *Planner) near() float64 {
+	switch {
+	case p.o.Gap > 0:
+		return max(p.o.Gap, 1e-7)
+	case p.pairs() > p.many && p.share > 0:
+		return 1e-2
+	case !p.net.tree:
+		return 1e-3
+	}
+	return 1e-6
+}
+
+// over says whether the work that may be done until the end of the present stage has been done: those that come after get theirs, too.
+func (p *Planner) over() bool {
+	part := 1.0
+	switch further := p.uneven() || p.o.MaxMin; {
+	case p.stage == finding:
+		part = 0.25
+	case p.stage == throughs && (p.share > 0 && !p.warm || further):
+		part = 0.5
+	case p.stage == floored && (p.warm || further):
+		part = 0.75
+	}
+	return p.o.Work > 0 && float64(p.spent) >= part*float64(p.o.Work)
+}
+
+// find finds theta, a round at a time, and from it the floor.
+func (p *Planner) find(many bool) (more bool, err error) {
+	if p.pairs() == 0 {
+		return false, nil
+	}
+	if p.theta == nil {
+		p.theta = p.net.common(p.demands, p.first)
+		if !p.net.tree && p.o.Gap == 0 {
+			p.theta.near = 1e-4
+		}
+	}
+	before := p.theta.market.work()
+	more, err = p.theta.round()
+	p.spent += p.theta.market.work() - before
+	if err != nil {
+		return false, err
+	}
+	if more && !(many && p.theta.theta > 0.8*p.theta.bound) && !p.over() {
+		return true, nil
+	}
+	if !p.o.MaxMin { // which gives everybody all of theta
+		p.share = min(p.o.Floor*min(p.theta.bound, p.theta.theta*(1+1e-4)), p.theta.theta)
+	}
+	return false, nil
+}
+
+// floors sets the floor of a generation, and takes the pipelines into it that give it to everybody.
+func (p *Planner) floors(g *generation) {
+	g.raise(p.share)
+	if p.share > 0 {
+		pipes, _ := p.theta.plan(p.share)
+		for _, q := range pipes {
+			g.take(q)
+		}
+	}
+}
+
+// round is one round of a generation. It is at its end when nothing is to be gained any more; where pricing is greedy,
+// when little was in several rounds.
+func (p *Planner) round(g *generation) (more bool, err error) {
+	before := g.market.work()
+	if err := g.solve(); err != nil {
+		return false, err
+	}
+	for g.floor > 0 && g.secure() > 0 {
+		if err := g.solve(); err != nil {
+			return false, err
+		}
+	}
+	if g.value > g.mark*(1+3e-3) {
+		g.mark, g.slow = g.value, 0
+	} else {
+		g.slow++
+	}
+	p.spent += g.market.work() - before
+	stop := p.over() || g.slow >= 4 && g.lacks() <= 1e-6*g.floor && g.greedy()
+	before = g.market.work()
+	added := g.price(stop)
+	p.spent += g.market.work() - before
+	return added > 0 && !stop && g.value < g.bound*(1-p.near()), nil
+}
