@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,12 +61,9 @@ func claims(rs []bench.Result) (out []bench.Claim) {
 
 // write makes README.md and the picture in dir from the results in file alone.
 func write(file, dir string) error {
-	rs, err := bench.Read(file)
+	rs, err := bench.ReadAny(file)
 	if err != nil {
 		return err
-	}
-	if len(rs) == 0 {
-		return fmt.Errorf("%s has no results; run first", file)
 	}
 	all := networks(rs)
 	var cells []bench.Cell
@@ -82,18 +77,7 @@ func write(file, dir string) error {
 	if err := picture(rs, all).SVG(filepath.Join(dir, "cpu.svg")); err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	if err := page.Execute(&b, map[string]any{
-		"Claims": s.VerdictTable(rs), "Table": s.Table(rs, "mbit", "mib"), "Systems": told(rs), "Made": s.Made(rs), "Enough": bench.Enough, "Bound": 100 * bench.CPUBound,
-	}); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "README.md"), b.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	fmt.Print(s.VerdictTable(rs), "\n", s.Table(rs, "mbit", "mib"))
-	fmt.Println("report:", filepath.Join(dir, "README.md"))
-	return nil
+	return s.Publish(dir, rs, page, map[string]any{"Table": s.Table(rs, "mbit", "mib"), "Systems": told(rs)})
 }
 
 // picture has a row for each system, with both nodes on two networks at most.
