@@ -95,8 +95,15 @@ func run(ctx context.Context, c *bench.Cell) (_ map[string]float64, err error) {
 			return nil, fmt.Errorf("before the start: %w", err)
 		}
 	}
-	if err := t.warm(); err != nil {
+	ballast, err := bench.NewBallast(2 * t.size)
+	if err != nil {
 		return nil, err
+	}
+	defer func() { err = errors.Join(err, ballast.Close()) }()
+	if t.agents != nil { // Freshet's files have their blocks before their bytes come
+		if err := ballast.Release(); err != nil {
+			return nil, err
+		}
 	}
 	from, err := t.cpu()
 	if err != nil {
@@ -263,37 +270,6 @@ func (t *trial) cpu() (map[string]time.Duration, error) {
 		used[node] = d
 	}
 	return used, nil
-}
-
-// warm has this machine own as much memory as both nodes' files take, and sets it free again. Pages that a virtual machine has given back to
-// its host cost several times as much to write to, and whether they were is chance.
-func (t *trial) warm() error {
-	var files []string
-	for _, node := range []string{first, second} {
-		name := t.path(node) + ".warm"
-		f, err := os.Create(name)
-		if err != nil {
-			return err
-		}
-		files = append(files, name)
-		_, err = io.CopyN(f, zeros{}, int64(t.size))
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-	}
-	for _, name := range files { // not before all are there, or the second would have the pages of the first
-		if err := os.Remove(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
 }
 
 // verify compares both nodes' files with the object.

@@ -578,6 +578,16 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 			return nil, fmt.Errorf("before the start: %w", err)
 		}
 	}
+	ballast, err := bench.NewBallast(t.Size() * unit.Bytes(len(t.Nodes)))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, ballast.Close()) }()
+	if own(s.Name) { // its files have their blocks before their bytes come
+		if err := ballast.Release(); err != nil {
+			return nil, err
+		}
+	}
 	from, err := t.usage()
 	if err != nil {
 		return nil, err

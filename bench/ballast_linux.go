@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/freshet/freshet/unit"
+)
+
+// Ballast is a file in Memory that grows smaller while a run's files grow, so that these come to lie in pages that this machine owns.
+// Pages that a virtual machine has given back to its host cost several times as much to write to as a copy does, whether they were is
+// chance, and they go back within seconds of being free: writing to as much memory before the run, and setting it free, is not enough.
+type Ballast struct {
+	file *os.File // without a name
+	most int64    // of Memory, in use
+
+	mu   sync.Mutex // guards left
+	left int64
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+	err  error // of the goroutine
+}
+
+const (
+	ballastAhead = 64 * unit.MiB // so much is free beyond what is written
+	ballastEvery = 20 * time.Millisecond
+)
+
+// NewBallast takes so much memory, by writing to it, and sets free as much as is written in Memory from now on, somewhat ahead of it.
+func NewBallast(size unit.Bytes) (b *Ballast, err error) {
+	f, err := os.CreateTemp(Memory, "freshet-ballast-")
+	if err != nil {
+		return nil, err
+	}
+	b = &Ballast{file: f, left: int64(size)}
+	if err = os.Remove(f.Name()); err == nil {
+		_, err = io.CopyN(f, zeros{}, int64(size))
+	}
+	used := int64(0)
+	if err == nil {
+		used, err = inMemory()
+	}
+	if b.most = used - int64(ballastAhead); err == nil {
+		err = b.ease()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ballast of %v: %w", size, err), f.Close())
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	b.wg.Go(func() {
+		tick := time.NewTicker(ballastEvery)
+		defer tick.Stop()
+		for b.err == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				b.err = b.ease()
+			}
+		}
+	})
+	return b, nil
+}
+
+// Release sets all of it free: for a system that takes room for its files before it writes to them.
+func (b *Ballast) Release() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = 0
+	return b.file.Truncate(0)
+}
+
+// ease makes the file smaller by what is in use too much.
+func (b *Ballast) ease() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	used, err := inMemory()
+	if err != nil || used <= b.most || b.left == 0 {
+		return err
+	}
+	b.left = max(0, b.left-(used-b.most))
+	return b.file.Truncate(b.left)
+}
+
+// Close sets the rest free.
+func (b *Ballast) Close() error {
+	b.stop()
+	b.wg.Wait()
+	return errors.Join(b.err, b.file.Close())
+}
+
+// inMemory is how much is in use where experiments have their files.
+func inMemory() (int64, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(Memory, &s); err != nil {
+		return 0, fmt.Errorf("%s: %w", Memory, err)
+	}
+	return int64(s.Blocks-s.Bfree) * s.Bsize, nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
