@@ -27,7 +27,8 @@ const BlockSize = 256 * unit.KiB
 const PaperSize = 32 * unit.KiB
 
 const (
-	targetPieces = 1024          // at least, if a block is not larger: see DefaultSize
+	targetPieces = 1024          // at least, if they are no smaller than smallestSize: see DefaultSize
+	smallestSize = BlockSize / 2 // half the size, an eighth more processor time for each byte
 	usualSize    = 4 * unit.MiB  // 256 KiB blocks and 4 MiB pieces cost the least CPU per byte
 	largestSize  = 16 * unit.MiB // a piece is the least that a failed check costs again
 	manyPieces   = 1 << 16       // beyond this many, possession sets and announcements grow, so pieces do
@@ -42,22 +43,22 @@ type Layout struct {
 }
 
 // DefaultSize is the piece size for an object of size bytes: 4 MiB, halved
-// until there are at least 1,024 pieces (never below one block of 256 KiB), and doubled up to
+// until there are at least 1,024 pieces (never below 128 KiB), and doubled up to
 // 16 MiB while there are more than 65,536.
 //
 // A piece is passed on when it is whole, so a swarm of N nodes cannot come nearer to the fluid bound than a
 // factor of about 1 + log2(N)/P, and the first piece alone costs a link's rate over the store's, divided by P: of
 // 1,000 nodes the former is 1.078 with P = 128 and 1.010 with 1,024, and the latter, with a store that gives a
 // node 0.06 of its link, 1.130 and 1.016. What pieces cost: of each one a node hears from every other one, 28 bytes
-// each time, which is 0.3 % of 256 KiB in a swarm of 32; its possession sets have P/8 bytes, 128 of them for 1,024; and its
+// each time, which is 0.7 % of 128 KiB in a swarm of 32; its possession sets have P/8 bytes, 128 of them for 1,024; and its
 // memory grows by some tens of bytes a piece. Requests to the store are as large as before, since they cover runs of pieces.
 //
 // Where the store's checksums are per part, part is the size of those parts and pieces are an equal division of
 // it, so that the digests of pieces combine to those of parts: the largest one that is no larger than that,
-// and no smaller than a block, or else the smallest of up to 4 MiB. Zero means no parts.
+// and no smaller than 128 KiB, or else the smallest of up to 4 MiB. Zero means no parts.
 func DefaultSize(size, part unit.Bytes) unit.Bytes {
 	want := usualSize
-	for want > BlockSize && size/want < targetPieces {
+	for want > smallestSize && size/want < targetPieces {
 		want /= 2
 	}
 	for want < largestSize && size/want > manyPieces {
@@ -67,7 +68,7 @@ func DefaultSize(size, part unit.Bytes) unit.Bytes {
 		return want
 	}
 	least := (part + want - 1) / want // pieces that a part is cut into
-	for k := least; part/k >= BlockSize; k++ {
+	for k := least; part/k >= smallestSize; k++ {
 		if part%k == 0 {
 			return part / k
 		}

@@ -42,8 +42,9 @@ func TestSharesCover(t *testing.T) {
 
 func TestDefaultSize(t *testing.T) {
 	for _, tt := range []struct{ size, part, want unit.Bytes }{
-		{0, 0, 256 * unit.KiB},
-		{unit.MiB, 0, 256 * unit.KiB},
+		{0, 0, 128 * unit.KiB},
+		{unit.MiB, 0, 128 * unit.KiB},
+		{192 * unit.MiB, 0, 128 * unit.KiB}, // 1,536; of 256 KiB there would be 768
 		{256 * unit.MiB, 0, 256 * unit.KiB}, // 1,024 pieces
 		{500 * unit.MiB, 0, 256 * unit.KiB}, // 2,000; of 512 KiB there would be 1,000
 		{unit.GiB, 0, unit.MiB},
@@ -53,9 +54,9 @@ func TestDefaultSize(t *testing.T) {
 		{unit.GiB, 8 * unit.MiB, unit.MiB},
 		{8 * unit.GiB, 5 * unit.MiB, 5 * unit.MiB / 2},
 		{8 * unit.GiB, 15 * unit.MiB, 15 * unit.MiB / 4},
-		{256 * unit.MiB, 5_000_000, 312_500}, // 20 pieces would be smaller than a block, and 19, 18 and 17 are no divisors
-		{256 * unit.MiB, 3_000_000, 300_000}, // likewise 12 and 11
-		{256 * unit.MiB, 333_333, 333_333},   // two would be smaller than a block
+		{256 * unit.MiB, 5_000_000, 250_000}, // 20 of them: 19 would be larger than 256 KiB
+		{256 * unit.MiB, 3_000_000, 250_000}, // 12 of them
+		{256 * unit.MiB, 333_333, 333_333},   // two are no divisor, and three would be smaller than 128 KiB
 		{unit.GiB, 104_857_601, unit.MiB},    // a prime
 	} {
 		got := DefaultSize(tt.size, tt.part)

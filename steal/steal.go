@@ -156,6 +156,7 @@ type Node struct {
 	overtaken []bool // by work: claimed while its owner had it in hand; given out from its tail, piece by piece
 	asked     int    // the victim whose answer is awaited, or -1
 	refused   []bool // by rank: answered our last question with no works
+	early     bool   // it was asked while we had works in hand
 }
 
 // NewNode returns the node of rank self among nodes that start with division
@@ -304,6 +305,10 @@ func (n *Node) Ask(held Held) (victim int, ok bool) {
 	if !n.steals || len(n.list) > 0 || n.asked >= 0 {
 		return 0, false
 	}
+	if n.inHand == 0 && n.early { // who was refused because it was busy is not any more
+		clear(n.refused)
+	}
+	n.early = n.inHand > 0
 	left := make([]int, len(n.living))
 	for w := range n.works {
 		if o := n.Owner(w); o != n.self && !n.refused[o] && !n.missing(w, held).Empty() {

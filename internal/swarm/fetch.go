@@ -70,9 +70,22 @@ func (n *node) fetch(ctx context.Context) {
 	for len(n.fetches) < n.streams() && !n.commits && !n.done && n.fatal == nil {
 		o, ok := n.order()
 		if !ok {
-			return
+			break
 		}
 		n.start(ctx, o)
+	}
+	n.ask()
+}
+
+// ask asks another node for works once our list is empty. An answer may wait behind blocks on the links, both ways. So stream
+// asks while the last of its own is still being read; in the paper a node asks when it has nothing left.
+func (n *node) ask() {
+	if n.commits || n.done || n.fatal != nil || n.ex.Covered() || n.Members[n.Self].blind() || n.Algorithm != steal.Stream && len(n.fetches) > 0 {
+		return
+	}
+	if victim, ok := n.works.Ask(n.ex.Held); ok {
+		n.asked = n.now
+		n.send(victim, kindGiveWork, appendGiveWork(nil, n.loot(), n.pace()))
 	}
 }
 
@@ -89,8 +102,7 @@ func (n *node) worksOf(size unit.Bytes) int {
 	return max(1, int(size/(unit.Bytes(n.perWork)*n.Layout.Piece)))
 }
 
-// order makes the next order: audits first, then the next works of the list. With
-// an empty list it asks another node for works.
+// order makes the next order: audits first, then the next works of the list.
 func (n *node) order() (o order, ok bool) {
 	if len(n.fetches) == 0 {
 		if o, ok := n.audit(); ok {
@@ -127,12 +139,6 @@ func (n *node) order() (o order, ok bool) {
 		}
 		for _, w := range works {
 			n.works.End(w)
-		}
-	}
-	if !n.ex.Covered() {
-		if victim, ok := n.works.Ask(n.ex.Held); ok {
-			n.asked = n.now
-			n.send(victim, kindGiveWork, appendNumbers(nil, n.loot()))
 		}
 	}
 	return n.again()
@@ -191,6 +197,28 @@ func (n *node) loot() int {
 		return n.worksOf(n.appetite.Theft())
 	}
 	return math.MaxInt32
+}
+
+// pace is when we begin the next work, and how long one takes; of other algorithms than stream nothing that others go by.
+func (n *node) pace() (p steal.Pace) {
+	if n.Algorithm != steal.Stream {
+		return p
+	}
+	each := n.pieceTime() * time.Duration(n.perWork)
+	if p.Each = each; len(n.fetches) < n.streams() {
+		return p
+	}
+	p.Free = math.MaxInt64
+	for _, f := range n.fetches {
+		left := 0
+		for piece := range f.take {
+			if !n.ex.Held(piece) {
+				left++
+			}
+		}
+		p.Free = min(p.Free, max(0, n.pieceTime()*time.Duration(left*n.streams())-n.now.Sub(f.moved)))
+	}
+	return p
 }
 
 // audit makes an order of pieces in doubt that are ours to read again.

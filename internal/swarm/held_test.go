@@ -54,7 +54,7 @@ func TestHoldersDie(t *testing.T) {
 		b.held(0, 2)
 		var reads atomic.Int32
 		b.disks[0].corrupt = func(int64, []byte) {
-			if reads.Add(1) == 45 { // of 40 to digest its share, and then those to send
+			if int(reads.Add(1)) == b.configs[0].Layout.Count()/2+5 { // of half of them to digest its share, and then those to send
 				go func() { // ends with the bubble; the disk is locked here
 					for _, r := range []int{0, 2} {
 						b.net.kill(nodeName(r))

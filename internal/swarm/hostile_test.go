@@ -126,7 +126,7 @@ func TestSecondReadingIsWrong(t *testing.T) {
 	swarmOf(t, 3, 4*unit.MiB, steal.NonSteal, func(b *bench) {
 		var reads atomic.Int32
 		for i := range b.configs {
-			b.configs[i].Store = flipOnce{slow{b.store, 512 << 10}, b.configs[i].Layout.Piece * 11, &reads}
+			b.configs[i].Store = flipOnce{slow{b.store, 512 << 10}, unit.Bytes(piece.Share(b.configs[i].Layout.Count(), 2, 3).Lo) * b.configs[i].Layout.Piece, &reads}
 		}
 		b.after(2*time.Second, func() {
 			b.net.kill("n2")
@@ -280,7 +280,7 @@ func TestDeafPeerIsDropped(t *testing.T) {
 		l := &link{rank: 1, out: newOutbox(n.unread())}
 		n.neighbours[1].link = l
 		for range 2 * maxMessages {
-			if err := n.message(evMessage{link: l, kind: kindGiveWork, payload: appendNumbers(nil, 1<<20)}); err != nil {
+			if err := n.message(evMessage{link: l, kind: kindGiveWork, payload: appendGiveWork(nil, 1<<20, steal.Pace{})}); err != nil {
 				t.Fatal(err)
 			}
 		}

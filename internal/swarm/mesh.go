@@ -12,6 +12,7 @@ import (
 	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -319,11 +320,11 @@ func (n *node) message(ev evMessage) error {
 	case kindChoke, kindUnchoke:
 		n.ex.Choked(rank, ev.kind == kindChoke)
 	case kindGiveWork:
-		most, err := parseGiveWork(b)
+		most, pace, err := parseGiveWork(b)
 		if err != nil {
 			return err
 		}
-		n.send(rank, kindWorks, appendWorks(nil, n.works.Give(rank, most)))
+		n.send(rank, kindWorks, appendWorks(nil, n.works.Give(rank, steal.Loot(n.works.Left(), most, n.pace(), pace))))
 	case kindWorks:
 		hands, err := parseWorks(b)
 		if err != nil {

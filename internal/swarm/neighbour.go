@@ -20,11 +20,12 @@ import (
 // that hands messages to the loop and blocks to the disk, and a writer that
 // sends what the loop has queued.
 type link struct {
-	rank    int
-	conn    *peer.Conn
-	out     outbox
-	sent    atomic.Int64 // bytes of payload; the writer counts
-	counted unit.Bytes   // of them, by the loop
+	rank     int
+	conn     *peer.Conn
+	out      outbox
+	yielding yielding     // the writer's, but for what is atomic
+	sent     atomic.Int64 // bytes of payload; the writer counts
+	counted  unit.Bytes   // of them, by the loop
 }
 
 // What a link tells the loop. Everything of one link arrives in order; evDown
@@ -277,6 +278,15 @@ func (l *link) write(ctx context.Context, n *node) error {
 	for noted := int64(0); ; {
 		frames, blocks, ended := l.out.next()
 		size, err := 0, error(nil)
+		var rested <-chan time.Time
+		if blocks {
+			now := time.Now()
+			if rest := l.yielding.rest(now); rest > 0 {
+				blocks, rested = false, time.After(rest)
+			} else {
+				l.yielding.went(now)
+			}
+		}
 		switch {
 		case ended:
 			return nil
@@ -289,6 +299,7 @@ func (l *link) write(ctx context.Context, n *node) error {
 		default:
 			select {
 			case <-l.out.wake:
+			case <-rested:
 			case <-ctx.Done():
 				err = ctx.Err()
 			}

@@ -418,6 +418,7 @@ func (n *node) step(ctx context.Context) {
 // tick looks at slots and deadlines.
 func (n *node) tick(ctx context.Context) {
 	n.remind()
+	n.yield()
 	n.count()
 	n.rechoke()
 	if n.now.Sub(n.asked) > answerWithin {

@@ -20,17 +20,19 @@ type star struct {
 	up, down map[string]*pace.Limiter
 	grain    int // bytes that a link carries at a time
 	lanes    *sync.WaitGroup
+	weak     string // connections to this node get less of the links that they share than others do
 }
 
 // onStar puts a swarm on a star before it runs: each node's link has its rates of up and down, and from the store
 // it gets its rate of store, over all connections together. Links carry a sixteenth of a piece at a time, and half a piece waits in each socket.
-func (b *bench) onStar(up, down, store func(node int) unit.Bandwidth) {
-	s := &star{map[string]*pace.Limiter{}, map[string]*pace.Limiter{}, int(b.configs[0].Layout.Piece / 16), &b.net.pipes}
+func (b *bench) onStar(up, down, store func(node int) unit.Bandwidth) *star {
+	s := &star{up: map[string]*pace.Limiter{}, down: map[string]*pace.Limiter{}, grain: int(b.configs[0].Layout.Piece / 16), lanes: &b.net.pipes}
 	for i := range b.configs {
 		s.up[nodeName(i)], s.down[nodeName(i)] = pace.New(up(i)), pace.New(down(i))
 		b.configs[i].Store = client{b.configs[i].Store, []*pace.Limiter{pace.New(store(i)), s.down[nodeName(i)]}, s.grain}
 	}
 	b.net.pipe = s.pipe
+	return s
 }
 
 // client is a store all of whose readers share what limits there are, and take turns.
@@ -60,10 +62,18 @@ type grained struct {
 func (g grained) Read(p []byte) (int, error) { return g.Reader.Read(p[:min(len(p), g.grain)]) }
 
 func (s *star) pipe(a, b string) (net.Conn, net.Conn) {
-	ab, ba := newLane(s.grain), newLane(s.grain)
+	ab, ba := s.lane(b), s.lane(a)
 	s.lanes.Go(func() { ab.run(s.up[a], s.down[b]) })
 	s.lanes.Go(func() { ba.run(s.up[b], s.down[a]) })
 	return &starConn{read: ba, write: ab, name: a}, &starConn{read: ab, write: ba, name: b}
+}
+
+func (s *star) lane(to string) *lane {
+	l := newLane(s.grain)
+	if to == s.weak {
+		l.grain = l.grain * 7 / 8
+	}
+	return l
 }
 
 // lane is one direction of a connection: what was written, on its way through both links, and what can be read.

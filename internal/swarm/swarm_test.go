@@ -198,7 +198,7 @@ func TestGiveWorkIsAlwaysAnswered(t *testing.T) {
 		n := newNode(b.configs[0])
 		l := &link{rank: 1, out: newOutbox(1 << 20)}
 		n.neighbours[1].link = l
-		if err := n.message(evMessage{link: l, kind: kindGiveWork, payload: appendNumbers(nil, 1<<20)}); err != nil {
+		if err := n.message(evMessage{link: l, kind: kindGiveWork, payload: appendGiveWork(nil, 1<<20, steal.Pace{})}); err != nil {
 			t.Fatal(err)
 		}
 		if ms, _, _ := l.out.next(); len(ms) != 1 || ms[0].Kind != kindWorks || len(ms[0].Payload) != 0 {

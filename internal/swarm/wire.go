@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/internal/access"
@@ -206,16 +208,21 @@ func blockSpan(l piece.Layout, p, block int) (off int64, n int) {
 	return int64(start) + in, int(min(int64(piece.BlockSize), int64(size)-in))
 }
 
-// parseGiveWork reads how many works the sender wants at most.
-func parseGiveWork(b []byte) (most int, err error) {
-	v, rest, err := numbers(b, 1)
+// appendGiveWork: how many works the sender wants at most, and its pace in microseconds, rounded up: who is no faster must not look so.
+func appendGiveWork(b []byte, most int, p steal.Pace) []byte {
+	micros := func(d time.Duration) int { return int(min((d+time.Microsecond-1)/time.Microsecond, math.MaxInt32)) }
+	return appendNumbers(b, most, micros(p.Free), micros(p.Each))
+}
+
+func parseGiveWork(b []byte) (most int, p steal.Pace, err error) {
+	v, rest, err := numbers(b, 3)
 	if err == nil && len(rest) > 0 {
 		err = fmt.Errorf("%d bytes behind a question for works", len(rest))
 	}
 	if err != nil {
-		return 0, err
+		return 0, p, err
 	}
-	return v[0], nil
+	return v[0], steal.Pace{Free: time.Duration(v[1]) * time.Microsecond, Each: time.Duration(v[2]) * time.Microsecond}, nil
 }
 
 // appendWorks: runs of works that change hands, for works and, behind the claimant, for took.

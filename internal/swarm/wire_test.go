@@ -53,9 +53,9 @@ var messages = []struct {
 		return appendWorks(nil, hs), err
 	}},
 	{"access", bytes.Repeat([]byte{0xa5}, access.ProofBytes), parseAccess},
-	{"giveWork", appendNumbers(nil, 12), func(b []byte) ([]byte, error) {
-		most, err := parseGiveWork(b)
-		return appendNumbers(nil, most), err
+	{"giveWork", appendGiveWork(nil, 12, steal.Pace{Free: 300 * time.Millisecond, Each: time.Second}), func(b []byte) ([]byte, error) {
+		most, pace, err := parseGiveWork(b)
+		return appendGiveWork(nil, most, pace), err
 	}},
 	{"busy", appendBusy(nil, 1500*time.Millisecond), func(b []byte) ([]byte, error) {
 		pause, err := parseBusy(b)
