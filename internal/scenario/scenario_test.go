@@ -368,7 +368,7 @@ events: %s]
 
 func TestNoWay(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"network: {generate: star, hosts: 2, rate: [1Gbit, 0]}\nbroadcast: {size: 1MiB}", "the broadcast does not end: 2 nodes lack pieces, such as h1, which has 3 of 4"},
+		{"network: {generate: star, hosts: 2, rate: [1Gbit, 0]}\nbroadcast: {size: 1MiB}", "the broadcast does not end: 2 nodes lack pieces, such as h1, which has 7 of 8"},
 		{"network: {file: parts.yaml}\nbroadcast: {size: 1MiB}", "there is no way from"},
 		{"network: {file: parts.yaml}\nbroadcast: {size: 1MiB, algorithm: flat, store: {at: s0}}", "there is no way from the store at s0 to b"},
 	} {
