@@ -10,25 +10,29 @@ import (
 )
 
 // Where uplinks are what is narrow, and the connections to one node get seven eighths of what others' do, it is not late by much, since others
-// let it go first.
+// let it go first. The median of three: once in fifty times it has bad luck besides.
 func TestWhoIsBehindGoesFirst(t *testing.T) {
 	const nodes, size, link = 6, 48 * unit.MiB, unit.Bandwidth(2 * unit.MiB)
-	swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
-		for i := range b.configs {
-			b.configs[i].Layout.Piece = 64 * unit.KiB
-		}
-		b.onStar(all(link), all(4*link), all(link/3)).weak = "n5"
-		b.run()
-		b.complete(BySource, seq(nodes)...)
-		others := time.Duration(0)
-		for _, took := range b.took[:nodes-1] {
-			others += took / (nodes - 1)
-		}
-		t.Logf("%v; n5 takes %.3f of what the others do in the mean", b.took, b.took[nodes-1].Seconds()/others.Seconds())
-		if last := slices.Max(b.took); last.Seconds() > 1.015*others.Seconds() {
-			t.Errorf("the last one takes %v, the others %v in the mean: nobody has waited for it", last, others)
-		}
-	})
+	var late []float64
+	for range 3 {
+		swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
+			for i := range b.configs {
+				b.configs[i].Layout.Piece = 64 * unit.KiB
+			}
+			b.onStar(all(link), all(4*link), all(link/3)).weak = "n5"
+			b.run()
+			b.complete(BySource, seq(nodes)...)
+			others := 0.0
+			for _, took := range b.took[:nodes-1] {
+				others += took.Seconds() / (nodes - 1)
+			}
+			late = append(late, slices.Max(b.took).Seconds()/others)
+		})
+	}
+	slices.Sort(late)
+	if late[1] > 1.015 {
+		t.Errorf("the last one takes %.3f times as long as the others in the mean: nobody has waited for it", late)
+	}
 }
 
 func TestYielding(t *testing.T) {
