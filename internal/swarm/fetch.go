@@ -204,8 +204,8 @@ func (n *node) pace() (p steal.Pace) {
 	if n.Algorithm != steal.Stream {
 		return p
 	}
-	each := n.pieceTime() * time.Duration(n.perWork)
-	if p.Each = each; len(n.fetches) < n.streams() {
+	p.Each = n.pieceTime() * time.Duration(n.perWork)
+	if len(n.fetches) < n.streams() {
 		return p
 	}
 	p.Free = math.MaxInt64
