@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -215,7 +216,10 @@ func (e *end) packets(most unit.Bytes) error {
 	if err != nil {
 		return err
 	}
-	return e.at.nl.LinkSetGSOMaxSize(e.device(), int(max(most, 4096)))
+	// By segments, too: ofHost's tcp_min_tso_segs goes beyond the size, and what
+	// is too large the kernel hands on in single frames.
+	return errors.Join(e.at.nl.LinkSetGSOMaxSize(e.device(), int(max(most, 4096))),
+		e.at.nl.LinkSetGSOMaxSegs(e.device(), int(max(1, most/frame))))
 }
 
 // close ends what of a link is not ended with its namespaces.

@@ -99,6 +99,11 @@ func (e *end) counts() (counts, error) {
 			dropped: int64(s.Queue.Drops), queued: unit.Bytes(s.Queue.Backlog), waiting: int64(s.Queue.Qlen),
 		}, nil
 	}
+	return e.handed()
+}
+
+// handed is what an end's interface has passed on, in packets as the kernel has them.
+func (e *end) handed() (counts, error) {
 	dev, err := e.at.nl.LinkByIndex(e.index)
 	if err != nil {
 		return counts{}, err
