@@ -24,12 +24,8 @@
 package peer
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
-
-	"github.com/freshet/freshet/piece"
 )
 
 // The protocols of the port, by their ALPN names.
@@ -70,78 +66,4 @@ func CheckJob(s string) error {
 		return fmt.Errorf("job %q: want 1 to %d letters, digits, dots, hyphens and underscores", Printable(s, 80), maxJob)
 	}
 	return nil
-}
-
-// Pool is a fixed number of blocks of piece.BlockSize bytes, which bounds a
-// node's memory: when none is left, reading stops and TCP pushes back. Blocks
-// are allocated when first needed.
-type Pool struct {
-	free   chan []byte  // nil: a block not allocated yet
-	waited atomic.Int64 // nanoseconds that takers have, all together
-}
-
-// NewPool returns a pool of n blocks.
-func NewPool(n int) *Pool {
-	p := &Pool{free: make(chan []byte, n)}
-	for range n {
-		p.free <- nil
-	}
-	return p
-}
-
-// Get takes a block of piece.BlockSize bytes, with whatever is in it, and
-// waits for one until ctx ends.
-func (p *Pool) Get(ctx context.Context) ([]byte, error) {
-	var b []byte
-	select {
-	case b = <-p.free:
-		return block(b), nil
-	default:
-	}
-	began := time.Now()
-	defer func() { p.waited.Add(int64(time.Since(began))) }()
-	select {
-	case b = <-p.free:
-		return block(b), nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for a free block: %w", ctx.Err())
-	}
-}
-
-// Try takes a block as Get does if one is free, or returns nil.
-func (p *Pool) Try() []byte {
-	select {
-	case b := <-p.free:
-		return block(b)
-	default:
-		return nil
-	}
-}
-
-// block is b, allocated if it is not yet.
-func block(b []byte) []byte {
-	if b == nil {
-		b = make([]byte, piece.BlockSize)
-	}
-	return b
-}
-
-// Free and Size are how many blocks nobody has taken, and how many there are.
-func (p *Pool) Free() int { return len(p.free) }
-func (p *Pool) Size() int { return cap(p.free) }
-
-// Waited is the time that takers have waited for a block, all together.
-func (p *Pool) Waited() time.Duration { return time.Duration(p.waited.Load()) }
-
-// Put gives back a block that Get returned, of whatever length by now. It
-// panics if the block is none of a pool's or the pool is full.
-func (p *Pool) Put(b []byte) {
-	if cap(b) != int(piece.BlockSize) {
-		panic(fmt.Sprintf("peer: block of %d bytes put into a pool", cap(b)))
-	}
-	select {
-	case p.free <- b[:cap(b)]:
-	default:
-		panic("peer: more blocks put than taken")
-	}
 }

@@ -411,7 +411,14 @@ func TestListenErrorsNameTheAddress(t *testing.T) {
 func TestPool(t *testing.T) {
 	p := NewPool(2)
 	a, _ := p.Get(t.Context())
+	p.Put(a)
+	if b := p.Try(); &b[0] != &a[0] {
+		t.Error("got a new block while an old one was free")
+	}
 	b, _ := p.Get(t.Context())
+	if p.Try() != nil || p.Free() != 0 || p.Size() != 2 {
+		t.Errorf("%d of %d blocks are free when all are taken", p.Free(), p.Size())
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := p.Get(ctx); !errors.Is(err, context.Canceled) {
