@@ -29,7 +29,8 @@ var kinds = []kind{
 	{name: "medium", title: "the store medium", store: 0.25, files: 1},
 	{name: "wide", title: "the store wide", files: 1},
 	{name: "8", title: "8 nodes", nodes: 8, store: 0.25, files: 1},
-	{name: "32", title: "32 nodes", nodes: 32, store: 0.25, files: 1},
+	{name: "32narrow", title: "32 nodes, the store narrow", nodes: 32, store: 0.06, files: 1},
+	{name: "32", title: "32 nodes, the store medium", nodes: 32, store: 0.25, files: 1},
 	{name: "slow", title: "one slow node", store: 0.25, files: 1, slow: true},
 	{name: "sites", title: "two sites", store: 0.25, files: 1, sites: true},
 	{name: "shards", title: "32 files", store: 0.25, files: 32},
@@ -55,20 +56,20 @@ func kindOf(name string) (kind, error) {
 	return kind{}, fmt.Errorf("cell %q: there are: %s", name, strings.Join(names, ", "))
 }
 
-// scale is how large all is. What all links carry together and what all nodes
-// get together is the same for any number of nodes, so that the processors of
-// this machine have the same to do.
+// scale is how large all is. What all links carry together is the same for any number of nodes, so that the processors of
+// this machine have the same to do. What all nodes get together is so, too, but
+// the object gets no smaller with more nodes: the start, which takes as long however much follows, would weigh more.
 type scale struct {
 	nodes int
 	rate  unit.Bandwidth // of all nodes' links together, on the wire, each way
-	size  unit.Bytes     // of all copies together
+	size  unit.Bytes     // of all copies together, with as many nodes
 	even  bool           // the store gives all nodes the same, and not what it draws for each
 }
 
 // params are a cell's, as they are printed.
 func (s scale) params(k kind) bench.Params {
 	n := cmp.Or(k.nodes, s.nodes)
-	rate, size := float64(s.rate)/float64(n), float64(s.size)/float64(n)
+	rate, size := float64(s.rate)/float64(n), float64(s.size)/float64(min(n, s.nodes))
 	if k.fast > 0 {
 		rate, size = rate*k.fast, size*k.fast/2
 	}
@@ -115,6 +116,16 @@ func (s scale) leaders(rs []bench.Result, k kind) (names []string) {
 		names = append(names, r.Algorithm)
 	}
 	return names
+}
+
+// same is the kind by whose leaders a kind's are chosen: itself, or the one of all systems with the same store.
+func same(k kind) kind {
+	for _, o := range kinds[:first] {
+		if o.store == k.store {
+			return o
+		}
+	}
+	return k
 }
 
 // nameOf is how freshet with an algorithm is called in the results.

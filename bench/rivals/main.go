@@ -64,7 +64,7 @@ func command(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("rivals", flag.ExitOnError)
 	f.IntVar(&s.nodes, "nodes", 16, "number of nodes where a cell does not say it")
 	f.Func("rate", "of all nodes' links together, each way (default 800Mbit)", func(v string) error { return s.rate.Set(v) })
-	f.Func("size", "of all nodes' copies together (default 3GiB)", func(v string) error { return s.size.Set(v) })
+	f.Func("size", "of the copies of as many nodes together (default 3GiB)", func(v string) error { return s.size.Set(v) })
 	f.BoolVar(&s.even, "even", false, "the store gives every node the same, instead of rates as uneven as the paper found them")
 	cells := f.String("cells", "", "which `cells`, with commas (default: all)")
 	f.StringVar(&s.systems, "systems", "", "only these `systems`, each as often as --seeds says: names and patterns, with commas")

@@ -32,6 +32,9 @@ func TestCells(t *testing.T) {
 		if k.fast > 0 {
 			rate, size = 800*k.fast, 3*1024*k.fast/2
 		}
+		if n > 16 { // the object is no smaller
+			size *= n / 16
+		}
 		if math.Abs(n*mbit-rate) > 1e-9 || math.Abs(n*mib-size) > 1e-9 {
 			t.Errorf("%s: %v nodes with %v Mbit/s and %v MiB", k.name, n, mbit, mib)
 		}
@@ -50,6 +53,19 @@ func TestCells(t *testing.T) {
 	}
 	if len(cells) != 18 || len(seen) != 18 || len(firsts) != 3 {
 		t.Errorf("%d cells, %d of them different; %v come first", len(cells), len(seen), firsts)
+	}
+}
+
+// TestSame: leaders are those of the store that a kind has.
+func TestSame(t *testing.T) {
+	for name, want := range map[string]string{"narrow": "narrow", "wide": "wide", "32narrow": "narrow", "32": "medium", "slow": "medium", "shards": "medium"} {
+		k, err := kindOf(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := same(k).name; got != want {
+			t.Errorf("%s: the leaders of %s, want of %s", name, got, want)
+		}
 	}
 }
 

@@ -79,11 +79,7 @@ func measure(ctx context.Context, file, typed string, s settings) error {
 		if k.fast > 0 {
 			continue
 		}
-		by := k
-		if slices.ContainsFunc(rest, func(o kind) bool { return o.name == k.name }) {
-			by = kinds[1]
-		}
-		often = append(often, s.cells(append([]string{best}, s.leaders(rs, by)...), []kind{k}, seeds...)...)
+		often = append(often, s.cells(append([]string{best}, s.leaders(rs, same(k))...), []kind{k}, seeds...)...)
 	}
 	if err := run(often); err != nil {
 		return err
