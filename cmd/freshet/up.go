@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -95,11 +94,6 @@ type ready struct {
 
 // serve starts the node, says so, and keeps it until ctx ends or it fails.
 func (n *nodeFlags) serve(ctx context.Context, out io.Writer, say func(io.Writer, *freshet.Node)) error {
-	if os.Getenv("GOGC") == "" {
-		// Most of a node's memory are blocks that it keeps for good. To wait for as
-		// much garbage again would only make it larger the longer it runs.
-		debug.SetGCPercent(25)
-	}
 	node, err := freshet.Start(ctx, n.config)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
