@@ -12,10 +12,10 @@ const None Flow = -1
 type Link int32
 
 // Network is links and the flows over them, which share by max-min fairness: no flow
-// can have more without another that has no more having less.
+// can have more without another that has no more having less. Where flows have weights, more is more for its weight.
 //
-// Every link has a level: what a flow gets on it that is not held back
-// elsewhere. A flow's rate is its own cap or the lowest level on its way. A link's level is such that
+// Every link has a level: what a flow of weight 1 gets on it that is not held back
+// elsewhere. A flow's rate is its own cap, or the lowest level on its way times its weight. A link's level is such that
 // its flows together fill it; if they cannot, it has none (infinite). Where that holds of all
 // links, the rates are max-min fair: each flow has a link that is full and on which
 // nobody has more (Bertsekas and Gallager, Data Networks, section 6.5). So
@@ -49,7 +49,8 @@ type link struct {
 	level    float64
 	change   float64 // by how much the rates of its flows have changed since it was looked at
 	queued   bool
-	on       []int32 // steps of the flows that are on it
+	weight   float64 // of the flows that are on it, together
+	on       []int32 // their steps
 }
 
 type step struct {
@@ -65,6 +66,7 @@ type flow struct {
 	waits       bool // in rerate
 	there       bool // its bytes are moved, and nobody has said yet how it goes on
 	cap         float64
+	weight      float64
 	rate        float64
 	left        float64 // bytes to go, at since
 	moved       float64 // bytes since Moved was last asked, at since
@@ -103,7 +105,7 @@ func (n *Network) AddFlow(limit float64, way ...Link) Flow {
 			n.steps = append(n.steps, step{flow: f, link: l})
 		}
 	}
-	n.flows = append(n.flows, flow{first: first, last: int32(len(n.steps)), heap: -1, cap: min(limit, 1e15)})
+	n.flows = append(n.flows, flow{first: first, last: int32(len(n.steps)), heap: -1, cap: min(limit, 1e15), weight: 1})
 	return f
 }
 
@@ -117,6 +119,20 @@ func (n *Network) Limit(f Flow, limit float64) {
 		}
 		n.rate(f)
 	}
+}
+
+// Weigh changes how much a flow counts where links are shared, which is 1 at first: one of half the weight gets half of what
+// another does with which it shares a full link. The others get the rest, and where there are none it gets as much as ever.
+func (n *Network) Weigh(f Flow, weight float64) {
+	fl := &n.flows[f]
+	if fl.on {
+		for s := fl.first; s < fl.last; s++ {
+			n.links[n.steps[s].link].weight += weight - fl.weight
+			n.look(n.steps[s].link)
+		}
+		n.rate(f)
+	}
+	fl.weight = weight
 }
 
 // Start lets a flow move so many bytes from now on. A flow that moves goes on
@@ -134,6 +150,7 @@ func (n *Network) Start(f Flow, bytes float64) {
 		l := &n.links[n.steps[s].link]
 		n.steps[s].at = int32(len(l.on))
 		l.on = append(l.on, s)
+		l.weight += fl.weight
 	}
 	n.rate(f)
 	n.schedule(f)
@@ -155,6 +172,9 @@ func (n *Network) Stop(f Flow) {
 		l.on[st.at] = moved
 		n.steps[moved].at = st.at
 		l.on = l.on[:last]
+		if l.weight -= fl.weight; last == 0 {
+			l.weight = 0 // what rounding has left
+		}
 		n.changed(st.link, fl.rate)
 	}
 	fl.rate = 0
@@ -282,16 +302,16 @@ func (n *Network) give(f Flow) {
 	n.schedule(f)
 }
 
-// lowest is the lowest level on a flow's way, or its own cap.
+// lowest is what the lowest level on a flow's way gives it, or its own cap.
 func (n *Network) lowest(fl *flow) float64 {
-	r := fl.cap
+	level := math.Inf(1)
 	for s := fl.first; s < fl.last; s++ {
-		r = min(r, n.links[n.steps[s].link].level)
+		level = min(level, n.links[n.steps[s].link].level)
 	}
-	return r
+	return min(fl.cap, level*fl.weight)
 }
 
-// level computes a link's level: with it as the most that each flow gets which is not
+// level computes a link's level: with it, times its weight, as the most that each flow gets which is not
 // held back elsewhere, the flows fill the link.
 func (n *Network) level(l Link) {
 	n.Looks++
@@ -312,24 +332,29 @@ func (n *Network) level(l Link) {
 	}
 }
 
-// fill is the level at which link k is full. The level starts as if all had the same, and rises
+// fill is the level at which link k is full. The level starts as if nobody were held back, and rises
 // by what those leave who are held back below it. O(flows), rarely more than three passes.
 func (n *Network) fill(k *link) float64 {
 	count := len(k.on)
-	level := k.capacity / float64(max(1, count))
+	if count == 0 {
+		return math.Inf(1)
+	}
+	level := k.capacity / k.weight
 	for {
-		rest, sharing := k.capacity, 0
+		rest, sharing, weight := k.capacity, 0, 0.0
 		for _, s := range k.on {
-			if e := n.lowest(&n.flows[n.steps[s].flow]); e < level {
+			fl := &n.flows[n.steps[s].flow]
+			if e := n.lowest(fl); e < level*fl.weight {
 				rest -= e
 			} else {
 				sharing++
+				weight += fl.weight
 			}
 		}
 		if sharing == 0 {
 			return math.Inf(1)
 		}
-		next := max(level, rest/float64(sharing))
+		next := max(level, rest/weight)
 		if sharing == count || next == level {
 			return next
 		}

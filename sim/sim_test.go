@@ -63,8 +63,50 @@ func TestMaxMin(t *testing.T) {
 	}
 }
 
-// filling is the textbook's way: all rates grow alike; who meets a full link or its cap stops.
-func filling(capacities, limits []float64, ways [][]Link, on []bool) []float64 {
+// One of half the weight gets half of what another does on the same full link; what it does not get others do, and where there is nobody
+// else it gets as much as ever.
+func TestWeights(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		capacities []float64
+		weights    []float64
+		ways       [][]Link
+		want       []float64
+	}{
+		{"two share", []float64{9}, []float64{0.5, 1}, [][]Link{{0}, {0}}, []float64{3, 6}},
+		{"alone", []float64{9}, []float64{0.5}, [][]Link{{0}}, []float64{9}},
+		{"all alike", []float64{9}, []float64{0.2, 0.2, 0.2}, [][]Link{{0}, {0}, {0}}, []float64{3, 3, 3}},
+		{"held back elsewhere", []float64{10, 1}, []float64{0.5, 1, 1}, [][]Link{{0}, {0}, {0, 1}}, []float64{3, 6, 1}},
+		{"at the far end", []float64{10, 10, 3}, []float64{0.5, 1, 1}, [][]Link{{0, 2}, {1, 2}, {0}}, []float64{1, 2, 9}},
+	} {
+		s := New[int]()
+		for _, capacity := range c.capacities {
+			s.AddLink(capacity)
+		}
+		for i, w := range c.ways {
+			f := s.AddFlow(inf, w...)
+			if i%2 == 0 { // before it moves
+				s.Weigh(f, c.weights[i])
+			}
+			s.Start(f, 1e18)
+		}
+		s.At(1, 0)
+		s.Next()
+		for i, weight := range c.weights { // or while it does
+			s.Weigh(Flow(i), weight)
+		}
+		s.At(2, 0)
+		s.Next()
+		for i, want := range c.want {
+			if got := s.Rate(Flow(i)); math.Abs(got-want) > 1e-9 {
+				t.Errorf("%s: flow %d has %g, want %g", c.name, i, got, want)
+			}
+		}
+	}
+}
+
+// filling is the textbook's way: all rates grow alike, or as their weights; who meets a full link or its cap stops.
+func filling(capacities, limits, weights []float64, ways [][]Link, on []bool) []float64 {
 	rate := make([]float64, len(ways))
 	frozen := make([]bool, len(ways))
 	for i := range ways {
@@ -72,29 +114,29 @@ func filling(capacities, limits []float64, ways [][]Link, on []bool) []float64 {
 	}
 	for slices.Contains(frozen, false) {
 		free := slices.Clone(capacities)
-		count := make([]int, len(capacities))
+		weight := make([]float64, len(capacities))
 		for i, w := range ways {
 			for _, l := range w {
 				free[l] -= rate[i]
 				if !frozen[i] {
-					count[l]++
+					weight[l] += weights[i]
 				}
 			}
 		}
 		grow := inf
 		for l := range free {
-			if count[l] > 0 {
-				grow = min(grow, free[l]/float64(count[l]))
+			if weight[l] > 0 {
+				grow = min(grow, free[l]/weight[l])
 			}
 		}
 		for i := range ways {
 			if !frozen[i] {
-				grow = min(grow, limits[i]-rate[i])
+				grow = min(grow, (limits[i]-rate[i])/weights[i])
 			}
 		}
 		for i := range ways {
 			if !frozen[i] {
-				rate[i] += grow
+				rate[i] += grow * weights[i]
 			}
 		}
 		for i, w := range ways {
@@ -103,7 +145,7 @@ func filling(capacities, limits []float64, ways [][]Link, on []bool) []float64 {
 			}
 			frozen[i] = rate[i] >= limits[i]-1e-9
 			for _, l := range w {
-				if free[l]-grow*float64(count[l]) <= 1e-9*max(1, capacities[l]) {
+				if free[l]-grow*weight[l] <= 1e-9*max(1, capacities[l]) {
 					frozen[i] = true
 				}
 			}
@@ -124,9 +166,10 @@ func TestRatesStayMaxMin(t *testing.T) {
 			s.AddLink(capacities[i])
 		}
 		ways := make([][]Link, 1+rng.IntN(60))
-		limits := make([]float64, len(ways))
+		limits, weights := make([]float64, len(ways)), make([]float64, len(ways))
 		on := make([]bool, len(ways))
 		for i := range ways {
+			weights[i] = 1
 			for _, l := range rng.Perm(len(capacities))[:1+rng.IntN(min(4, len(capacities)))] {
 				ways[i] = append(ways[i], Link(l))
 			}
@@ -142,6 +185,9 @@ func TestRatesStayMaxMin(t *testing.T) {
 				l := rng.IntN(len(capacities))
 				capacities[l] = float64(rng.IntN(1000))
 				s.SetCapacity(Link(l), capacities[l])
+			case seed%2 == 1 && change%5 == 4:
+				weights[i] = float64(1+rng.IntN(10)) / 10
+				s.Weigh(Flow(i), weights[i])
 			case on[i]:
 				s.Stop(Flow(i))
 				on[i] = false
@@ -151,7 +197,7 @@ func TestRatesStayMaxMin(t *testing.T) {
 			}
 			s.At(s.Now()+1, 0)
 			s.Next()
-			for i, want := range filling(capacities, limits, ways, on) {
+			for i, want := range filling(capacities, limits, weights, ways, on) {
 				if got := s.Rate(Flow(i)); math.Abs(got-want) > 1e-6*max(1, want) {
 					t.Fatalf("seed %d, change %d: flow %d over %v has %g, want %g", seed, change, i, ways[i], got, want)
 				}
