@@ -157,6 +157,7 @@ type Node struct {
 	asked     int    // the victim whose answer is awaited, or -1
 	refused   []bool // by rank: answered our last question with no works
 	early     bool   // it was asked while we had works in hand
+	ended     bool   // we have been through with a work: our pace is known
 }
 
 // NewNode returns the node of rank self among nodes that start with division
@@ -239,7 +240,7 @@ func (n *Node) missing(work int, held Held) piece.Range {
 // End says that the node is through with a work it had in hand.
 func (n *Node) End(work int) {
 	if n.hand[work] {
-		n.hand[work] = false
+		n.hand[work], n.ended = false, true
 		n.inHand--
 	}
 }
@@ -300,9 +301,10 @@ func (n *Node) Work(work int) piece.Range { return n.works[work] }
 // Ask returns the victim to which giveWork should be sent now, and notes that
 // its answer is awaited. ok is false if there is nothing to ask: the list is not empty, an
 // answer is awaited, stealing is off, or everybody known to have works has
-// refused since anything changed. O(works + nodes).
+// refused since anything changed. Nor does a node ask early that has ended nothing yet: nobody knows its pace (Loot), and
+// two such would pass a work to and fro. O(works + nodes).
 func (n *Node) Ask(held Held) (victim int, ok bool) {
-	if !n.steals || len(n.list) > 0 || n.asked >= 0 {
+	if !n.steals || len(n.list) > 0 || n.asked >= 0 || n.inHand > 0 && !n.ended {
 		return 0, false
 	}
 	if n.inHand == 0 && n.early { // who was refused because it was busy is not any more

@@ -114,6 +114,33 @@ func TestPaperSteal(t *testing.T) {
 	}
 }
 
+// Who asks while it has works in hand has ended one before. Two nodes of which nobody knows how fast they are
+// would else pass a work to and fro until they have read something.
+func TestNobodyAsksEarlyWithoutAPace(t *testing.T) {
+	n := NewNode(1, 2, Division{Works: []piece.Range{{Lo: 0, Hi: 1}, {Lo: 1, Hi: 2}, {Lo: 2, Hi: 3}}, Owner: []int{0, 0, 1}, Place: []int{0, 2, 1}}, true)
+	w, _, ok := next(n, none)
+	if !ok {
+		t.Fatal("there is nothing to read")
+	}
+	if v, ok := n.Ask(none); ok {
+		t.Errorf("it asks %d, and has read nothing yet", v)
+	}
+	n.End(w)
+	if v, ok := n.Ask(none); !ok || v != 0 {
+		t.Fatalf("it is idle, and asks %d, %v", v, ok)
+	}
+	if _, err := n.Receive(0, []Hand{{Lo: 1, Hi: 2, Term: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	next(n, none)
+	if _, err := n.Took(Claim{0, []Hand{{Lo: 1, Hi: 2, Term: 2}}}); err != nil { // a new beginning
+		t.Fatal(err)
+	}
+	if v, ok := n.Ask(none); !ok || v != 0 {
+		t.Errorf("it has read one work, is at another, and asks %d, %v", v, ok)
+	}
+}
+
 func seq(lo, hi int) (s []int) {
 	for i := lo; i < hi; i++ {
 		s = append(s, i)
@@ -163,8 +190,11 @@ func TestDefaultPerWork(t *testing.T) {
 func TestEmptyListIsAnswered(t *testing.T) {
 	d := Divide(4, []int{0, 1}, 1)
 	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
-	for range 2 {
-		next(a, none)
+	for k := range 2 {
+		w, _, _ := next(a, none)
+		if k == 0 { // who has read nothing yet does not ask
+			a.End(w)
+		}
 		next(b, none)
 	}
 	v, ok := a.Ask(none)
