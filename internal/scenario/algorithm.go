@@ -109,14 +109,16 @@ func (w *world) take(i int) (works []int, span piece.Range) {
 	most := 1
 	if w.Algorithm == steal.Stream && n.turns.Together() {
 		most = w.worksOf(n.appetite.Request())
+		most = min(most, w.worksOf(unit.Bytes(n.ex.Uncovered())*w.Layout.Piece/unit.Bytes(4*len(w.nodes)))) // towards the end smaller ones, so that all end together
 	}
 	return n.works.Next(most, n.ex.Held)
 }
 
-// idle is what a node does when there is nothing for it to read: it asks another for works.
-func (w *world) idle(i int) {
+// beg asks another node for works once a node's list is empty: with stream while the last of its own are still being read, with others
+// when it has nothing left.
+func (w *world) beg(i int) {
 	n := &w.nodes[i]
-	if w.policy.alone || n.late || n.ex.Covered() {
+	if w.policy.alone || n.late || n.ex.Covered() || w.Algorithm != steal.Stream && n.busy() > 0 {
 		return
 	}
 	if victim, ok := n.works.Ask(n.ex.Held); ok {
@@ -126,11 +128,12 @@ func (w *world) idle(i int) {
 		if w.Algorithm == steal.Stream {
 			most = w.worksOf(n.appetite.Theft())
 		}
-		w.tell(i, victim, event{kind: evGiveWork, most: int32(most)})
+		w.tell(i, victim, event{kind: evGiveWork, most: int32(most), pace: w.pace(i)})
 	}
 }
 
 // give answers a thief.
-func (w *world) give(i, thief, most int) {
-	w.tell(i, thief, event{kind: evWorks, hands: w.nodes[i].works.Give(thief, most)})
+func (w *world) give(i, thief, most int, pace steal.Pace) {
+	works := w.nodes[i].works
+	w.tell(i, thief, event{kind: evWorks, hands: works.Give(thief, steal.Loot(works.Left(), most, w.pace(i), pace))})
 }

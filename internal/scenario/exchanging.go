@@ -121,6 +121,31 @@ func (w *world) slots(i int) {
 	}
 }
 
+// yield looks who is ahead and can wait for a moment. On a real link a block to it rests for as long as the last one took, mostRest at most
+// (yield.go), so that of a link that is full it gets so much less, and others the rest; here its flow weighs so much less. How fast it
+// is counts as of the moment at which it is ahead, and it is looked at again when it is no more.
+func (w *world) yield(i int) {
+	n := &w.nodes[i]
+	for rank, ahead := range n.ex.Ahead() {
+		p := &n.peers[rank]
+		k := w.nodes[p.node].peers[p.mine].in
+		if p.ahead == ahead || k < 0 {
+			continue
+		}
+		weight, flow := 1.0, w.conns[k].flow
+		if ahead {
+			rate := w.sim.Rate(flow)
+			if rate == 0 { // there is nothing for it to wait with
+				continue
+			}
+			block := float64(min(piece.BlockSize, w.Layout.Piece)) / rate
+			weight = block / (block + min(block, mostRest))
+		}
+		p.ahead = ahead
+		w.sim.Weigh(flow, weight)
+	}
+}
+
 // step sends what a node asks for now.
 func (w *world) step(i int) {
 	n := &w.nodes[i]

@@ -144,7 +144,7 @@ func (w *world) resume(i int) {
 		n.works.GiveUp()
 		w.catchUp(i)
 		inbox = slices.DeleteFunc(inbox, func(e event) bool {
-			return e.kind != evRead && e.kind != evTell && e.kind != evTick && e.kind != evHungry && e.kind != evTurn && e.kind != evFeel
+			return e.kind != evRead && e.kind != evTell && e.kind != evTick && e.kind != evYield && e.kind != evHungry && e.kind != evTurn && e.kind != evFeel
 		})
 	}
 	w.each(i, func(k int32) {

@@ -2,9 +2,13 @@ package scenario
 
 import (
 	"fmt"
+	"math"
+	"slices"
+	"time"
 
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/sim"
+	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -21,6 +25,7 @@ type fetch struct {
 	take  []bool  // by piece of the span: it is to be kept
 	at    int     // the piece that is coming
 	came  float64 // of it, before the node was stopped
+	moved float64 // when it began, or a piece last came
 	waits bool    // for the first byte
 	rests bool    // others are to read first
 }
@@ -65,24 +70,33 @@ func (w *world) fetch(i int) {
 		switch f := &n.fetches[k]; {
 		case !f.rests:
 		case n.turns.May(n.works.PlaceOf(f.works[0]), w.had(n)):
+			w.clock(n)
 			f.rests = false
 			w.ask(i, k)
 		default:
 			n.waits = true
 		}
 	}
-	for k := range w.streams(i) {
-		for !n.fetches[k].busy {
-			works, span := w.take(i)
-			if len(works) == 0 {
-				w.idle(i)
-				return
-			}
-			if !w.begins(i, k, works, span) {
-				n.end(works)
-			}
+	for n.busy() < w.streams(i) {
+		works, span := w.take(i)
+		if len(works) == 0 {
+			break
+		}
+		if !w.begins(i, works, span) {
+			n.end(works)
 		}
 	}
+	w.beg(i)
+}
+
+// busy is over how many connections a node is reading, those included that rest.
+func (n *node) busy() (busy int) {
+	for k := range n.fetches {
+		if n.fetches[k].busy {
+			busy++
+		}
+	}
+	return busy
 }
 
 func (n *node) end(works []int) {
@@ -91,9 +105,9 @@ func (n *node) end(works []int) {
 	}
 }
 
-// begins asks the store for the pieces of span that are neither had nor on their way. It returns
+// begins asks the store, over a connection that is free, for the pieces of span that are neither had nor on their way. It returns
 // false if there are none.
-func (w *world) begins(i, k int, works []int, span piece.Range) bool {
+func (w *world) begins(i int, works []int, span piece.Range) bool {
 	n := &w.nodes[i]
 	take := make([]bool, span.Len())
 	any := false
@@ -109,10 +123,60 @@ func (w *world) begins(i, k int, works []int, span piece.Range) bool {
 	if !any {
 		return false
 	}
+	w.clock(n)
+	k := slices.IndexFunc(n.fetches, func(f fetch) bool { return !f.busy })
 	f := &n.fetches[k]
-	f.busy, f.works, f.span, f.take, f.at, f.came = true, works, span, take, span.Lo, 0
+	f.busy, f.works, f.span, f.take, f.at, f.came, f.moved = true, works, span, take, span.Lo, 0, w.sim.Now()
 	w.ask(i, k)
 	return true
+}
+
+// clock brings up to now for how long a node has read from the store. It is to be called before it begins, or stops to.
+func (w *world) clock(n *node) {
+	now := w.sim.Now()
+	if slices.ContainsFunc(n.fetches, func(f fetch) bool { return f.busy && !f.rests }) {
+		n.read += now - n.clocked
+	}
+	n.clocked = now
+}
+
+// pieceTime is how long a piece from the store takes a node; zero if it has read none.
+func (w *world) pieceTime(n *node) time.Duration {
+	w.clock(n)
+	bytes, _ := n.reading(w)
+	if bytes == 0 {
+		return 0
+	}
+	return time.Duration(n.read * float64(w.Layout.Piece) / float64(bytes) * 1e9)
+}
+
+// pace is when a node begins the next work, and how long one takes it; of other algorithms than stream nothing that others go by.
+func (w *world) pace(i int) (p steal.Pace) {
+	if w.Algorithm != steal.Stream {
+		return p
+	}
+	n := &w.nodes[i]
+	each, streams := w.pieceTime(n), w.streams(i)
+	p.Each = each * time.Duration(w.policy.perWork)
+	if n.busy() < streams {
+		return p
+	}
+	p.Free = math.MaxInt64
+	for k := range n.fetches {
+		f := &n.fetches[k]
+		if !f.busy {
+			continue
+		}
+		left := 0
+		for q := f.at; q < f.span.Hi; q++ {
+			if f.take[q-f.span.Lo] && !n.ex.Held(q) {
+				left++
+			}
+		}
+		since := time.Duration((w.sim.Now() - f.moved) * 1e9)
+		p.Free = min(p.Free, max(0, each*time.Duration(left*streams)-since))
+	}
+	return p
 }
 
 // ask asks the store for what a connection is to read.
@@ -160,6 +224,7 @@ func (w *world) turn(i int) {
 		w.crosses(-1, i, m)
 		f.came += m
 		w.sim.Stop(f.flow)
+		w.clock(n)
 		f.rests = true
 	}
 	w.fetch(i)
@@ -211,7 +276,7 @@ func (w *world) read(i, k int) {
 	n.fromStore += moved
 	w.crosses(-1, i, moved)
 	p := f.at
-	f.came = 0
+	f.came, f.moved = 0, w.sim.Now()
 	if f.at++; f.at < f.span.Hi {
 		w.readOn(i, k)
 	} else {
@@ -221,6 +286,7 @@ func (w *world) read(i, k int) {
 		w.got(i, p)
 	}
 	if f = &n.fetches[k]; f.at == f.span.Hi {
+		w.clock(n)
 		f.busy = false
 		n.end(f.works)
 		w.fetch(i)

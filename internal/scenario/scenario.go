@@ -9,8 +9,9 @@
 //	            a node each: steal.Node, exchange.State, driven as internal/swarm drives them
 //
 // What is as in internal/swarm: who reads what, who asks whom for what and when, what is
-// announced when (gathered for 50 ms), the barrier, choking, end-game, what follows when nodes die. What is
-// left out: disks, processors, digests, TCP (a flow has its fair share at once). What is different:
+// announced when (gathered for 50 ms), the barrier, choking, end-game, who goes first over a full link, what follows when nodes die. What is
+// left out: disks, processors, digests, TCP (a flow has its fair share at once), and what helps against nodes and connections
+// that hardly get on: steal.Overtake, steal.Lags, steal.Twice. What is different:
 //
 //   - In a swarm of more than Neighbours+1 nodes a node is connected with that many others only, its
 //     partners (exchange.Graph); with sites, those are of its own, and it knows some of others. What all nodes have to know (which pieces some node holds, who took which works)
@@ -395,7 +396,7 @@ func (w *world) result() Result {
 	}
 	r.Makespan = r.Slowest
 	if r.Finished > 0 {
-		r.Mean = sum / float64(r.Finished)
+		r.Mean = min(max(sum/float64(r.Finished), r.Fastest), r.Slowest) // rounding
 	}
 	if w.places != nil {
 		for k, bytes := range w.places.crossed {

@@ -24,6 +24,7 @@ const (
 	answerWithin = 5    // giveWork; then another node is asked
 	turnEvery    = 1    // a node looks whose turn it is to be served
 	feelEvery    = 0.25 // a node looks at how fast it reads from the store
+	mostRest     = 0.08 // that a block waits which is for a peer that is ahead
 )
 
 // Streams of randomness, all from the scenario's seed. Those of nodes begin at streamNodes.
@@ -81,7 +82,9 @@ type node struct {
 	host     int    // in the network
 
 	fetches   []fetch
-	waits     bool // until it is its turn to read
+	waits     bool    // until it is its turn to read
+	read      float64 // seconds in which it read from the store, up to clocked
+	clocked   float64
 	parts     []part
 	news      []int32        // got, not yet announced
 	told      float64        // when it last announced
@@ -117,6 +120,7 @@ type peer struct {
 	back  float64 // from it to us
 	owes  int32   // blocks asked of it that have not come; roughly, for who needs looking at
 	mute  bool    // it does not serve us
+	ahead bool    // it can wait for a moment, and weighs less
 }
 
 // wave is a run of local ranks that a message of ours reaches at the same time.
@@ -148,6 +152,7 @@ type event struct {
 	most       int32 // works that are asked for
 	node, peer int32 // whom it concerns; the local rank of who sent it, or whatever the kind says
 	req        exchange.Request
+	pace       steal.Pace // of who asks for works
 	pieces     []int32
 	hands      []steal.Hand
 	claims     []steal.Claim
@@ -168,6 +173,7 @@ const (
 	evGather                  // claims that were gathered begin to go round
 	evTell                    // node is to announce
 	evTick                    // node is to look whom it serves
+	evYield                   // node is to look who is ahead
 	evFeel                    // node is to look at how fast it reads from the store
 	evGiveUp                  // node has waited for the answer to its giveWork number peer
 	evRead                    // the first byte of what node's connection peer reads has come
@@ -181,10 +187,16 @@ const (
 	evTookImports             // claims, at node
 )
 
+// world is s before anything has happened.
+func (s *Scenario) world() (*world, error) {
+	w := &world{Scenario: s, sim: sim.New[event](), router: topo.NewRouter(s.Network), drawn: rand.New(rand.NewPCG(s.Seed, streamConnections)), now: epoch}
+	return w, w.build()
+}
+
 // Run simulates s until every node that lives has the object. It fails if that never happens.
 func (s *Scenario) Run(ctx context.Context) (Result, error) {
-	w := &world{Scenario: s, sim: sim.New[event](), router: topo.NewRouter(s.Network), drawn: rand.New(rand.NewPCG(s.Seed, streamConnections)), now: epoch}
-	if err := w.build(); err != nil {
+	w, err := s.world()
+	if err != nil {
 		return Result{}, err
 	}
 	for i := range w.Events {
@@ -203,19 +215,23 @@ func (s *Scenario) Run(ctx context.Context) (Result, error) {
 		if !ok || w.sim.Now() > maxSeconds {
 			return Result{}, w.stuck()
 		}
-		w.now = epoch.Add(time.Duration(w.sim.Now() * 1e9))
-		if ev.Flow == sim.None {
-			w.handle(ev.Timer)
-		} else if o := w.owner[ev.Flow]; o.store {
-			w.read(int(o.node), int(o.conn))
-		} else {
-			w.carried(o.conn)
-		}
-		if w.err != nil {
+		if w.happen(ev); w.err != nil {
 			return Result{}, w.err
 		}
 	}
 	return w.result(), nil
+}
+
+// happen does what follows from an event.
+func (w *world) happen(ev sim.Event[event]) {
+	w.now = epoch.Add(time.Duration(w.sim.Now() * 1e9))
+	if ev.Flow == sim.None {
+		w.handle(ev.Timer)
+	} else if o := w.owner[ev.Flow]; o.store {
+		w.read(int(o.node), int(o.conn))
+	} else {
+		w.carried(o.conn)
+	}
 }
 
 // maxSeconds is longer than anybody waits: a scenario that takes a month does not end.
@@ -450,6 +466,9 @@ func (w *world) begin(i int) {
 	if w.hops == 0 && len(n.peers) > exchange.DefaultSlots || w.hops > 0 && w.places != nil { // else all peers are partners
 		w.after(turnEvery, event{kind: evTick, node: int32(i)})
 	}
+	if w.Algorithm == steal.Stream {
+		w.after(tickEvery, event{kind: evYield, node: int32(i)})
+	}
 	if w.Algorithm == steal.Stream && !n.late {
 		w.feel(i)
 	}
@@ -525,7 +544,7 @@ func (w *world) handle(e event) {
 		n.peers[rank].mute = false
 		w.step(i)
 	case evGiveWork:
-		w.give(i, rank, int(e.most))
+		w.give(i, rank, int(e.most), e.pace)
 	case evWorks:
 		claims, err := n.works.Receive(rank, e.hands)
 		w.fail(err)
@@ -546,6 +565,9 @@ func (w *world) handle(e event) {
 	case evTick:
 		w.slots(i)
 		w.after(turnEvery, e)
+	case evYield:
+		w.yield(i)
+		w.after(tickEvery, e)
 	case evFeel:
 		w.feel(i)
 	case evGiveUp:
