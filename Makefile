@@ -4,11 +4,11 @@ SHELL       := bash
 PLATFORMS   := linux/amd64 linux/arm64 darwin/arm64
 TOOL        := go tool -modfile=tools/go.mod
 STATIC      := CGO_ENABLED=0
-ARGS        ?=# of demo, paper, plans, rivals, cpu, big: make demo ARGS='--nodes 4 --size 64MiB'
+ARGS        ?=# of demo, paper, plans, scale, rivals, cpu, big: make demo ARGS='--nodes 4 --size 64MiB'
 TESTFLAGS   ?=# of go test: make test TESTFLAGS='-count=1 -v'
 FUZZTIME    ?= 10s
 SCANTIME    ?= 1m
-.PHONY: help demo build test unit lint cross fuzz scan faults bench paper plans rivals cpu big setup clean
+.PHONY: help demo build test unit lint cross fuzz scan faults bench paper plans scale rivals cpu big setup clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -58,6 +58,9 @@ cpu: setup ## processor time of a node that receives and gives one copy, beside 
 
 plans: ## the planner's paper's 36 conditions on four kinds of networks; two hours: make plans ARGS='--problems 2 --most 50'
 	go run ./bench/planner $(ARGS)
+
+scale: ## broadcasts to up to 10,000 nodes, simulated, and how far they are from their bounds; an hour: make scale ARGS='--nodes 1000'
+	go run ./bench/scale $(ARGS)
 
 faults: setup ## what happens when something breaks, in a laboratory of networks, as root; some minutes: docs/faults.md
 	go test -count=1 -timeout 20m -v ./internal/lab/cluster
