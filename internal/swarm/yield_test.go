@@ -1,10 +1,13 @@
 package swarm
 
 import (
+	"io"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
@@ -61,4 +64,63 @@ func TestYielding(t *testing.T) {
 	step("no longer than this", mostRest)
 	y.ahead.Store(false)
 	step("no more ahead", 0)
+}
+
+// What is said does not wait behind a block that rests.
+func TestMessagesGoWhileBlocksRest(t *testing.T) {
+	swarmOf(t, 2, unit.MiB, steal.Stream, func(b *bench) {
+		t, ctx := b.t, b.t.Context()
+		incoming, withdraw := b.ports[1].Offer("job")
+		defer withdraw()
+		called := make(chan *peer.Conn, 1)
+		go func() { called <- <-incoming }()
+		near, err := b.ports[0].Dial(ctx, nodeName(1), nodeName(1), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer near.Close()
+		far := <-called
+		defer far.Close()
+
+		l := &link{conn: near, out: newOutbox(1 << 20)}
+		l.yielding.ahead.Store(true)
+		done, nobody := make(chan error), make(chan struct{})
+		close(nobody) // listens to what the writer tells
+		go func() { done <- l.write(ctx, &node{Config: b.configs[0], ended: nobody}) }()
+		ask := func(block int) { l.out.serve(exchange.Request{Piece: block, Lo: 0, Hi: 1}) }
+		const apart, spoken = 60 * time.Millisecond, 10 * time.Millisecond
+		begin := time.Now()
+		ask(0)
+		for _, step := range []struct {
+			what string
+			kind byte
+			do   func()
+			at   time.Duration
+		}{
+			{"the first block", kindBlock, func() {}, 0},
+			{"a message", kindUnchoke, func() {
+				time.Sleep(apart)
+				ask(1)
+				time.Sleep(spoken)
+				l.out.send(kindUnchoke, nil)
+			}, apart + spoken},
+			{"the second block, which rests as long as the first took", kindBlock, func() {}, 2 * apart},
+		} {
+			step.do()
+			kind, size, err := far.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at := time.Since(begin); kind != step.kind || at != step.at {
+				t.Errorf("%s: kind %d after %v; want kind %d after %v", step.what, kind, at, step.kind, step.at)
+			}
+			if _, err := io.CopyN(io.Discard, far, int64(size)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.out.close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
