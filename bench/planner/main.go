@@ -1,13 +1,16 @@
 // Command planner repeats the experiment of Takahashi, Taura and Chikayama, "A Data Transfer Scheduler Selecting
 // Sources by Using Topology Information", section 6: many transfers at once on 400 hosts, planned in all
-// ways that package planner has, on networks of several kinds.
+// ways that package planner has, on networks of several kinds. And it says how soon plans are there.
 //
-//	go run ./bench/planner [run|report] [--problems 10] [--networks intrigger,star,deep,skewed] [--most 100]
+//	go run ./bench/planner [run|times|report] [--problems 10] [--networks intrigger,star,deep,skewed,fattree] [--most 100]
 //
 // There are 36 conditions: transfers from {5, 10, 50, 100}, sources and destinations of each from {5, 10, 50};
 // problems of each condition, which are networks and transfers from a seed; the planners that draw by chance are averaged over
 // 10 draws. Without a word it makes the runs that are missing in bench/planner/results.jsonl and then README.md and pictures beside
-// it; "report" makes the latter alone. It exits with 1 if a claim is missed.
+// it; "times" does the same with the runs that have a clock, and "report" makes the page alone. It exits with 1 if a claim is missed.
+//
+// It may be ended at any time, and called again: each problem is in the file as soon as it is solved, and is not solved again.
+// All first problems come before all second ones.
 package main
 
 import (
@@ -47,6 +50,10 @@ const (
 	floor = 0.5 // the default of freshet plan
 )
 
+// patience is the processor time that optimal may take, and once more with a floor. What it has then counts, and its problem is marked: on
+// networks with cycles the last thousandths of transfers with many destinations are not worth hours.
+const patience = time.Minute
+
 // modes are the planners that are compared with flat, in the order of the tables.
 var modes = []string{planner.Random, planner.Pipeline, planner.Paper, planner.Exact, planner.Single, planner.Optimal}
 
@@ -54,27 +61,45 @@ func main() { bench.Main("planner", command) }
 
 func command(ctx context.Context, args []string) error {
 	typed, run, args := bench.Words("planner", args)
+	timed := len(args) > 0 && args[0] == "times"
+	if timed {
+		args = args[1:]
+	}
 	f := flag.NewFlagSet("planner", flag.ContinueOnError)
-	problems := f.Int("problems", 10, "problems of each condition")
-	list := f.String("networks", strings.Join(trees, ","), "kinds of networks; fattree, too, if there is a day: columns are many where pricing is greedy")
+	problems := f.Int("problems", 10, fmt.Sprintf("problems of each condition; of those with a clock %d at most", bench.Enough))
+	list := f.String("networks", "", "kinds of networks (default: "+strings.Join(networks, ",")+"; with a clock also big)")
 	most := f.Int("most", transferCounts[len(transferCounts)-1], "the most transfers of a condition: fewer are sooner done")
 	out := f.String("out", "bench/planner", "directory of the results and the report")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	kinds := strings.Split(*list, ",")
+	kinds := append(slices.Clone(networks), "big")
+	if *list != "" {
+		kinds = strings.Split(*list, ",")
+	} else if !timed {
+		kinds = networks
+	}
 	if f.NArg() > 0 || *problems < 1 || *most < transferCounts[0] || slices.ContainsFunc(kinds, func(k string) bool { return !slices.Contains(topo.Kinds, k) }) {
-		return fmt.Errorf("%q, --problems %d, --most %d, --networks %s: want run or report, and then flags; at least 1 problem of %d transfers, on networks of %v",
+		return fmt.Errorf("%q, --problems %d, --most %d, --networks %s: want run, times or report, and then flags; at least 1 problem of %d transfers, on networks of %v",
 			f.Args(), *problems, *most, *list, transferCounts[0], topo.Kinds)
 	}
 	if run {
-		s := bench.Suite{Name: "planner", Cells: cells(kinds, *problems, *most), Case: plan}
+		s := bench.Suite{Name: plansName, Cells: cells(kinds, *problems, *most), Case: plan}
+		if timed {
+			s = bench.Suite{Name: timesName, Cells: clocked(kinds, min(*problems, bench.Enough)), Case: clock}
+		}
 		if err := s.Run(ctx, bench.Options{File: results(*out), Command: typed, Log: os.Stdout}); err != nil {
 			return err
 		}
 	}
 	return write(*out)
 }
+
+// The suites, whose results are in one file.
+const (
+	plansName = "planner"
+	timesName = "planner, times"
+)
 
 func results(out string) string { return filepath.Join(out, "results.jsonl") }
 
@@ -110,24 +135,31 @@ func (c condition) on(kind string) bench.Params {
 	return bench.Params{"network": kind, "transfers": strconv.Itoa(c.transfers), "sources": strconv.Itoa(c.sources), "destinations": strconv.Itoa(c.destinations)}
 }
 
-// problem is the network of a cell and its transfers.
+// problem is the network of a cell and its transfers. A cell that does not say how many hosts there are has 400.
 func problem(c *bench.Cell) (*topo.Graph, []planner.Transfer, error) {
-	n, err := topo.Shape{Kind: c.Params["network"], Hosts: hosts, Seed: c.Seed}.Network()
+	total := hosts
+	if h, ok := c.Params["hosts"]; ok {
+		var err error
+		if total, err = strconv.Atoi(h); err != nil {
+			return nil, nil, fmt.Errorf("hosts %q: want a number", h)
+		}
+	}
+	n, err := topo.Shape{Kind: c.Params["network"], Hosts: total, Seed: c.Seed}.Network()
 	if err != nil {
 		return nil, nil, err
 	}
 	var of [3]int
 	for i, name := range []string{"transfers", "sources", "destinations"} {
-		if of[i], err = strconv.Atoi(c.Params[name]); err != nil || of[i] < 1 || i > 0 && of[i] > hosts/2 {
-			return nil, nil, fmt.Errorf("%s %q: want a number from 1 to %d", name, c.Params[name], hosts/2)
+		if of[i], err = strconv.Atoi(c.Params[name]); err != nil || of[i] < 1 || i > 0 && of[i] > total/2 {
+			return nil, nil, fmt.Errorf("%s %q: want a number from 1 to %d", name, c.Params[name], total/2)
 		}
 	}
 	rng := rand.New(rand.NewPCG(c.Seed, uint64(of[0]<<32|of[1]<<16|of[2])))
 	var ts []planner.Transfer
 	for k := range of[0] {
-		drawn := rng.Perm(hosts)
+		drawn := rng.Perm(total)
 		ts = append(ts, planner.Transfer{
-			Name: fmt.Sprintf("t%d", k+1), Sources: drawn[:of[1]], Destinations: drawn[of[1] : of[1]+of[2]],
+			Name: fmt.Sprintf("t%d", k+1), Sources: slices.Clone(drawn[:of[1]]), Destinations: slices.Clone(drawn[of[1] : of[1]+of[2]]), // not all of drawn: hosts may be many
 		})
 	}
 	return topo.NewGraph(n), ts, nil
@@ -150,6 +182,10 @@ func ready(g *topo.Graph, ts []planner.Transfer, o planner.Options) (*planner.Pl
 // plan plans one problem in all ways. Its numbers are by mode, times the throughput of flat; shares of bounds; and seconds
 // of processor time.
 func plan(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
+	return planWithin(ctx, c, patience)
+}
+
+func planWithin(ctx context.Context, c *bench.Cell, patience time.Duration) (map[string]float64, error) {
 	g, ts, err := problem(c)
 	if err != nil {
 		return nil, err
@@ -159,6 +195,16 @@ func plan(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
 		began := processor()
 		err := f()
 		numbers[name+"_s"] = (processor() - began).Seconds()
+		return err
+	}
+	// improve goes on until nothing is to be gained any more, or patience is at its end.
+	improve := func(name string, p *planner.Planner) error {
+		whole, err := steps(ctx, p, processor()+patience)
+		numbers["cut off, "+name] = 0
+		if !whole && err == nil {
+			numbers["cut off, "+name] = 1
+			c.Note(name, fmt.Sprintf("cut off after %v of processor time, when there was still something to gain", patience))
+		}
 		return err
 	}
 
@@ -182,6 +228,7 @@ func plan(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
 
 	// All others from one planner without floors.
 	var p *planner.Planner
+	var bound float64
 	if err := timed("first", func() error {
 		p, err = ready(g, ts, planner.Options{})
 		if err == nil {
@@ -197,22 +244,26 @@ func plan(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
 		}
 		if err := timed(mode, func() error {
 			if mode == planner.Optimal {
-				if err := steps(ctx, p); err != nil {
+				if err := improve(mode, p); err != nil {
 					return err
 				}
 			}
 			plan, err := p.In(mode)
-			if err == nil {
-				numbers[mode] = plan.Throughput
-				numbers["of bound, "+mode] = plan.Throughput / plan.Bound
+			if err != nil {
+				return err
 			}
-			return err
+			numbers[mode] = plan.Throughput
+			if mode == planner.Optimal {
+				bound = plan.Bound // proved by now, as far as it will be
+			}
+			return nil
 		}); err != nil {
 			return nil, fmt.Errorf("%s: %w", mode, err)
 		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 	}
-	// The bound is known by now.
-	_, bound := p.Bound()
 	for _, mode := range append([]string{planner.Flat}, modes...) {
 		if v, ok := numbers[mode]; ok {
 			numbers["of bound, "+mode] = v / bound
@@ -224,7 +275,7 @@ func plan(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
 		if err != nil {
 			return err
 		}
-		if err := steps(ctx, p); err != nil {
+		if err := improve("floored", p); err != nil {
 			return err
 		}
 		plan, err := p.Plan()
@@ -234,7 +285,7 @@ func plan(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
 		numbers["floored"] = plan.Throughput
 		numbers["floored of bound"] = plan.Throughput / plan.Bound
 		numbers["floored of free"] = plan.Throughput / bound
-		numbers["least rate of floor"] = 1
+		numbers["least rate of floor"] = 0 // nobody knows the floor, if it was cut off so soon
 		if plan.Theta > 0 {
 			numbers["least rate of floor"] = plan.MinRate / (floor * plan.Theta)
 		}
@@ -244,7 +295,6 @@ func plan(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
 	}
 
 	numbers["paper of pipeline"] = numbers[planner.Paper] / numbers[planner.Pipeline]
-	numbers["pipeline of random"] = numbers[planner.Pipeline] / numbers[planner.Random]
 	for _, mode := range append([]string{"first", "floored"}, modes...) {
 		if v, ok := numbers[mode]; ok {
 			numbers[mode] = v / flat
@@ -254,15 +304,19 @@ func plan(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
 	return numbers, nil
 }
 
-// steps goes on until nothing is to be gained any more.
-func steps(ctx context.Context, p *planner.Planner) error {
+// steps goes on until nothing is to be gained any more, or this process has used so much processor time. It says which: whether
+// the steps are whole.
+func steps(ctx context.Context, p *planner.Planner, until time.Duration) (whole bool, err error) {
 	for {
 		more, err := p.Step()
 		if err != nil || !more {
-			return err
+			return !more, err
 		}
 		if err := ctx.Err(); err != nil {
-			return err
+			return false, err
+		}
+		if processor() >= until {
+			return false, nil
 		}
 	}
 }
