@@ -83,7 +83,7 @@ const order = `
 	bench, bench/rivals/bittorrent, internal/lab/cluster < bench/cpu;
 	bench, internal/lab/cluster, internal/swarm, objstore/limit < bench/broadcast;
 	bench, bench/rivals/bittorrent, internal/lab/cluster, freshet < bench/rivals;
-	bench, planner < bench/planner;
+	bench, planner, internal/lp/highs < bench/planner;
 	bench, internal/scenario < bench/scale;
 	bench, internal/scenario, internal/lab/cluster < bench/simlab;
 `

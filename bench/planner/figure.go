@@ -135,7 +135,7 @@ func figure(rs []bench.Result, kinds []string, in func(c condition) bool) string
 // ticks are a round step and a round end of an axis from 0, on which v has its place: two to four steps.
 func ticks(v float64) (step, end float64) {
 	step = math.Pow(10, math.Floor(math.Log10(v)))
-	for _, m := range []float64{0.25, 0.5, 1, 2} {
+	for _, m := range []float64{0.25, 0.4, 0.5, 1, 2} {
 		if n := math.Ceil(v / (m * step)); n <= 4 {
 			return m * step, n * m * step
 		}
