@@ -68,6 +68,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	r.t.progress = time.Now() // patience is with the store: our caller may have left us alone for long, and the store given up on us
 	for {
 		if r.body == nil {
 			if err := r.open(); err != nil {

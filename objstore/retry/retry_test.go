@@ -155,6 +155,51 @@ func TestSlowCaller(t *testing.T) {
 	})
 }
 
+// impatient is a store that gives up on who does not read for a minute.
+type impatient struct{ objstore.Store }
+
+func (s impatient) ReadRange(ctx context.Context, o objstore.Object, off, n unit.Bytes) (io.ReadCloser, error) {
+	r, err := s.Store.ReadRange(ctx, o, off, n)
+	return &impatientBody{r, time.Now()}, err
+}
+
+type impatientBody struct {
+	io.ReadCloser
+	read time.Time
+}
+
+func (b *impatientBody) Read(p []byte) (int, error) {
+	if time.Since(b.read) > time.Minute {
+		return 0, io.ErrUnexpectedEOF
+	}
+	b.read = time.Now()
+	return b.ReadCloser.Read(p)
+}
+
+// A reader whose caller takes longer than the store waits goes on, however long that was.
+func TestSlowCallerOfImpatientStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mem.New()
+		want := objstoretest.Bytes(1, 1000)
+		o := m.Set("obj", want)
+		r, err := New(impatient{m}, Policy{}).ReadRange(t.Context(), o, 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		got := make([]byte, 1000)
+		for i := range 10 {
+			if _, err := io.ReadFull(r, got[100*i:100*(i+1)]); err != nil {
+				t.Fatalf("after %d bytes: %v", 100*i, err)
+			}
+			time.Sleep(10 * time.Minute)
+		}
+		if !bytes.Equal(got, want) {
+			t.Error("other bytes")
+		}
+	})
+}
+
 // The context ends a wait at once, and the error says both what ended it and
 // what was being waited out.
 func TestContextEndsWait(t *testing.T) {
