@@ -34,10 +34,10 @@ func (n *Node) Idle() bool { return !n.Busy() && n.asked < 0 }
 // Overtake claims a work that its owner has in hand and hardly gets on with, the last of them. It
 // returns that owner and what to tell everybody; nothing to tell if there is no such
 // work, or the node is not idle or does not steal. own is as in Lags, idle is for how long the node has been so,
-// and waited says of each rank how long ago it last had a piece or works more than before. Those that
-// are idle at once take turns, so that what one claims the next has heard: else each would read a piece
+// and waited says of each rank how long ago it last had a piece or works more than before, or for how long a work of that place (Turns) has been one to read, if that is
+// less. Those that are idle at once take turns, so that what one claims the next has heard: else each would read a piece
 // for nothing. O(works × pieces of one).
-func (n *Node) Overtake(held Held, own, idle time.Duration, waited func(rank int) time.Duration) (victim int, tell []Claim) {
+func (n *Node) Overtake(held Held, own, idle time.Duration, waited func(rank, place int) time.Duration) (victim int, tell []Claim) {
 	if !n.steals || !n.Idle() {
 		return 0, nil
 	}
@@ -45,7 +45,7 @@ func (n *Node) Overtake(held Held, own, idle time.Duration, waited func(rank int
 	for w := len(n.works) - 1; w >= 0; w-- {
 		turn := min((n.self-w%nodes+nodes)%nodes, mostTurns)
 		o := n.Owner(w)
-		if idle < time.Duration(turn)*turnTime || o == n.self || n.term[w] >= maxTerm || n.missing(w, held).Empty() || !Lags(waited(o), own) {
+		if idle < time.Duration(turn)*turnTime || o == n.self || n.term[w] >= maxTerm || n.missing(w, held).Empty() || !Lags(waited(o, n.place[w]), own) {
 			continue
 		}
 		n.term[w]++

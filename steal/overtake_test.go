@@ -35,7 +35,7 @@ func TestLags(t *testing.T) {
 func TestOvertakeFromTheTail(t *testing.T) {
 	d := Divide(8, []int{0, 1}, 4)
 	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
-	late := func(int) time.Duration { return time.Minute }
+	late := func(_, _ int) time.Duration { return time.Minute }
 	next(b, none)
 	if _, tell := a.Overtake(none, time.Second, time.Second, late); tell != nil {
 		t.Fatalf("overtakes %v with work of its own", tell)
@@ -48,7 +48,7 @@ func TestOvertakeFromTheTail(t *testing.T) {
 	if a.Busy() {
 		t.Fatalf("goes on with %v", a.List())
 	}
-	if _, tell := a.Overtake(held.Has, time.Second, time.Second, func(int) time.Duration { return 3 * time.Second }); tell != nil {
+	if _, tell := a.Overtake(held.Has, time.Second, time.Second, func(_, _ int) time.Duration { return 3 * time.Second }); tell != nil {
 		t.Fatalf("overtakes %v of one that is in time", tell)
 	}
 	if _, tell := a.Overtake(held.Has, time.Second, turnTime-1, late); tell != nil {

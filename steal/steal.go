@@ -259,15 +259,22 @@ func (n *Node) Back(works []int) {
 	n.list = append(back, n.list...)
 }
 
-// Place is how many pieces come before the next work of the list, where works are read in turn. ok is false if
-// there is no work.
-func (n *Node) Place(held Held) (place int, ok bool) {
-	for _, w := range n.list {
-		if !n.missing(w, held).Empty() {
-			return n.place[w], true
+// Foremost brings to the front of the list the work that comes first where works are read in turn, and returns how many pieces come before
+// it: what a node inherits may be due before its own. ok is false if there is no work.
+func (n *Node) Foremost(held Held) (place int, ok bool) {
+	best := -1
+	for k, w := range n.list {
+		if (best < 0 || n.place[w] < n.place[n.list[best]]) && !n.missing(w, held).Empty() {
+			best = k
 		}
 	}
-	return 0, false
+	if best < 0 {
+		return 0, false
+	}
+	w := n.list[best]
+	copy(n.list[1:best+1], n.list[:best])
+	n.list[0] = w
+	return n.place[w], true
 }
 
 // PlaceOf is how many pieces come before a work.

@@ -390,7 +390,7 @@ func (m *mesh) step() bool {
 		if m.lags == nil || !m.living[i] || m.slow(i) {
 			continue
 		}
-		waited := func(rank int) time.Duration {
+		waited := func(rank, _ int) time.Duration {
 			if m.slow(rank) {
 				return time.Hour
 			}

@@ -26,12 +26,17 @@ import (
 //	   │ └──────────── who is not ───────────────────────┤
 //	   └────────────── after a while ──────────────── in turn
 //
+// A rate is measured from one arrival of bytes to another, over as many as tell something: where little comes
+// at a time it takes longer to know, and each half rests for longer. So that all find out the same at the same time nodes look at fixed
+// moments, and until the first such look read over one connection.
+//
 // In turn, works have an order (Division.Place): the first work of each node, the second of each, and so on. Of those that
 // nobody has, the foremost may be read: at first one, and one more each time that the store could have
 // delivered a piece, until the first is there. So they begin, and end, one after the other, and by then so many read as it
 // takes to have all that the store gives. At least they are a 32nd of all pieces, and twice as many each time that pieces
 // come more slowly than when all read. No node tells another anything: what is had by somebody is
-// announced, and who decides differently from others reads sooner or later than its turn, and no more.
+// announced, and who decides differently from others reads sooner or later than its turn, and no more. Who is gone, or hangs, while it
+// is its turn leaves one place fewer for the others, until they see that pieces come more slowly.
 //
 // A Turns is a value without clock; one event loop owns it. The zero value is that of a node that never waits.
 type Turns struct {
@@ -41,21 +46,30 @@ type Turns struct {
 	few     int  // pieces that are read at once at first, when they are read in turn
 	second  bool // we are in the half that rests first
 
-	state turning
-	began time.Time // the state
-	again time.Time // it does not end before
-	half  int       // of halves: 0 while the first reads, 1 while the second does
+	state  turning
+	began  time.Time     // the state; in turn, when the first was to begin
+	again  time.Time     // the next trial is not before, or the turns end
+	look   time.Time     // together: whether to try is looked at then
+	window time.Duration // from the last look to that one
+	looked bool          // together: that has told something
+	shared bool          // the last trial said that the store is narrow for all together
+	rest   time.Duration // halves: for how long each rests
+	half   int           // of halves: 0 while the first reads, 1 while the second does
 
-	from  unit.Bytes     // what had been read at since
-	since time.Time      // when something first came in this state, or half; zero: nothing has
-	usual unit.Bandwidth // that we read while all did
-	alone unit.Bandwidth // while half did; zero: not known
+	first    unit.Bytes     // that had been read when the state began
+	from, to unit.Bytes     // that had been read at since and until
+	since    time.Time      // when something first came of what is measured; zero: nothing has
+	until    time.Time      // when something last came
+	came     int            // so many times something came in between, the last one counted
+	usual    unit.Bandwidth // that we read while all did
+	alone    unit.Bandwidth // while half did; zero: not known
 
 	among      int  // so many read while all did
 	most, room int  // pieces that may be read at once; that may by now
 	known      bool // most is; else it is all
 	had        int  // pieces that somebody had at noted
 	noted      time.Time
+	due        []time.Time // in turn, by place, of those who may read: since when
 }
 
 // turning is where a node stands.
@@ -68,12 +82,16 @@ const (
 )
 
 const (
-	tooLong  = 3 * time.Second        // for a piece: less is not worth a trial
-	halfTime = 300 * time.Millisecond // that each half rests
-	gainful  = 1.7                    // times as fast as when all read; with half of them twice, if all share one rate
-	fewest   = 32                     // of all pieces, this part may be read at once
-	whole    = 0.75                   // of what all together read: no more is to be had
-	ofPieces = 16                     // as many are counted to know how fast they come
+	tooLong   = 3 * time.Second        // for a piece: less is not worth a trial
+	warmUp    = 200 * time.Millisecond // after the beginning nothing is measured
+	firstLook = 400 * time.Millisecond // after that; if it tells nothing, the next window is twice as long
+	lastLook  = 8 * firstLook          // no window is longer
+	halfTime  = 300 * time.Millisecond // that each half rests, at least
+	enough    = 6                      // arrivals, to know a rate
+	gainful   = 1.5                    // times as fast as when all read; with half of them twice, if all share one rate
+	fewest    = 32                     // of all pieces, this part may be read at once
+	whole     = 0.75                   // of what all together read: no more is to be had
+	ofPieces  = 16                     // as many are counted to know how fast they come
 )
 
 // NewTurns returns the Turns of node self, which begins with its part of d. One that has no part reads only what it steals, and
@@ -104,6 +122,12 @@ func (t *Turns) Matters() bool { return t.readers > 2*t.few }
 // Together says that nobody waits.
 func (t *Turns) Together() bool { return t.state == together }
 
+// Settled says that nobody waits, and that the node need not find out how fast it reads over one connection.
+func (t *Turns) Settled() bool { return t.state == together && (t.looked || !t.Matters()) }
+
+// Shares says that what a node reads others do not get, or that this is not known yet: so nobody is to read what others have.
+func (t *Turns) Shares() bool { return t.state != together || t.shared }
+
 // May says whether a work is to be read now whose place in the order is given, where somebody has so many of the pieces.
 func (t *Turns) May(place, had int) bool {
 	switch t.state {
@@ -115,46 +139,83 @@ func (t *Turns) May(place, had int) bool {
 	return true
 }
 
+// Due is for how long a work of that place has been one to read. Before that nobody can blame its owner.
+func (t *Turns) Due(place int, now time.Time) time.Duration {
+	switch {
+	case t.state == together:
+		return now.Sub(t.began)
+	case t.state == inTurn && place < len(t.due):
+		return now.Sub(t.due[place])
+	}
+	return 0
+}
+
 // Note notes what has been read from the store in all, whether something is being read, and how many
 // pieces somebody has. It is to be called several times in halfTime.
 func (t *Turns) Note(read unit.Bytes, reads bool, had int, now time.Time) {
 	if !t.Matters() {
 		return
 	}
+	if t.began.IsZero() {
+		t.enter(together, read, now)
+	}
 	switch t.state {
 	case together:
-		lasted, rate := t.measure(read, reads, now)
-		if lasted < shortPeriod {
+		t.measure(read, reads && now.Sub(t.began) >= warmUp, now) // at first some have not begun
+		if took := now.Sub(t.began); read-t.first >= t.size && took <= tooLong {
+			t.looked = true
+		}
+		if now.Before(t.look) {
 			return
 		}
-		t.since, t.from = now, read
-		if rate > 0 && time.Duration(float64(t.size)/float64(rate)*1e9) > tooLong && !now.Before(t.again) {
-			t.usual, t.alone, t.half = rate, 0, 0
-			t.among = max(1, min(t.readers, t.pieces-had))
-			t.enter(halves, read, now)
+		rate, known := t.rate(enough)
+		window := t.window
+		if !known {
+			t.window = min(2*t.window, lastLook)
 		}
+		t.look, t.since = now.Add(t.window), time.Time{}
+		t.looked = t.looked || known || window == lastLook
+		rest := max(halfTime, window*3/5)
+		if !known || t.takes(rate) <= max(tooLong, 4*rest) || now.Before(t.again) {
+			return
+		}
+		t.usual, t.alone, t.half, t.rest = rate, 0, 0, rest
+		t.among = max(1, min(t.readers, t.pieces-had))
+		t.enter(halves, read, now)
 	case halves:
-		if half := int(now.Sub(t.began) / halfTime); half != t.half {
-			t.half, t.since, t.from = half, time.Time{}, read
+		if half := int(now.Sub(t.began) / t.rest); half != t.half {
+			t.half, t.since = half, time.Time{}
 		}
 		if t.half < 2 {
-			if lasted, rate := t.measure(read, reads, now); t.May(0, 0) && lasted >= halfTime/4 {
+			if now.Sub(t.began)-time.Duration(t.half)*t.rest < t.rest/3 { // what was on its way still comes
+				t.since, t.to = time.Time{}, read
+				return
+			}
+			t.measure(read, reads, now)
+			if rate, known := t.rate(2); known && t.May(0, 0) {
 				t.alone = rate
 			}
 			return
 		}
 		if float64(t.alone) < gainful*float64(t.usual) {
 			t.enter(together, read, now)
-			t.again = now.Add(longest)
+			t.again, t.shared, t.known = now.Add(longest), false, false
 			return
 		}
 		t.enter(inTurn, read, now)
+		t.shared = true
 		t.again = now.Add(max(longest, 2*ofPieces*t.each()))
-		t.most, t.had, t.known = t.among, had, false
-		t.admit(now)
+		if t.most = min(t.most, t.among); t.known { // as many as before the trial
+			t.began = now.Add(-time.Duration(t.most) * t.each())
+		} else {
+			t.most = t.among
+		}
+		t.had, t.noted, t.due = had, now, t.due[:0]
+		t.admit(had, now)
 	case inTurn:
-		if !now.Before(t.again) { // the store may give more by now
+		if !now.Before(t.again) && had < t.pieces { // the store may give more by now
 			t.enter(together, read, now)
+			t.looked = false
 			return
 		}
 		each, lasted := t.each(), now.Sub(t.noted)
@@ -170,33 +231,44 @@ func (t *Turns) Note(read unit.Bytes, reads bool, had int, now time.Time) {
 			}
 			t.had, t.noted = had, now
 		}
-		t.admit(now)
+		t.admit(had, now)
 	}
 }
 
 func (t *Turns) enter(s turning, read unit.Bytes, now time.Time) {
-	t.state, t.began, t.since, t.from = s, now, time.Time{}, read
+	t.state, t.began, t.since, t.first, t.to = s, now, time.Time{}, read, read
+	t.window, t.look = firstLook, now.Add(warmUp+firstLook)
 }
 
-// measure is how fast we have read, and for how long we have measured that. A time without anything to read, or before
-// the first byte, does not count.
-func (t *Turns) measure(read unit.Bytes, reads bool, now time.Time) (lasted time.Duration, rate unit.Bandwidth) {
-	if !reads || t.since.IsZero() {
+// measure notes what has come. A time without anything to read, or before the first byte, does not count.
+func (t *Turns) measure(read unit.Bytes, reads bool, now time.Time) {
+	switch {
+	case !reads:
 		t.since = time.Time{}
-		if reads && read > t.from {
-			t.since = now
-		}
-		t.from = read
-		return 0, 0
+	case read == t.to:
+	case t.since.IsZero():
+		t.since, t.until, t.from, t.came = now, now, read, 0
+	default:
+		t.until, t.came = now, t.came+1
 	}
-	lasted = now.Sub(t.since)
-	return lasted, unit.Bandwidth(float64(read-t.from) / max(1e-9, lasted.Seconds()))
+	t.to = read
+}
+
+// rate is how fast we have read, from one arrival to the last; known says that there were so many.
+func (t *Turns) rate(arrivals int) (rate unit.Bandwidth, known bool) {
+	if t.since.IsZero() || t.came < arrivals {
+		return 0, false
+	}
+	return unit.Bandwidth(float64(t.to-t.from) / t.until.Sub(t.since).Seconds()), true
+}
+
+// takes is how long a piece takes at a rate.
+func (t *Turns) takes(rate unit.Bandwidth) time.Duration {
+	return time.Duration(float64(t.size) / float64(rate) * 1e9)
 }
 
 // each is how long the store takes for a piece if all nodes together read as fast as we did while all read.
-func (t *Turns) each() time.Duration {
-	return time.Duration(float64(t.size) / (float64(t.usual) * float64(t.among)) * 1e9)
-}
+func (t *Turns) each() time.Duration { return t.takes(t.usual * unit.Bandwidth(t.among)) }
 
 // Takes is how long a piece takes with so many reading as may in turn; zero if all read together.
 func (t *Turns) Takes() time.Duration {
@@ -207,6 +279,9 @@ func (t *Turns) Takes() time.Duration {
 }
 
 // admit works out how many may read by now.
-func (t *Turns) admit(now time.Time) {
+func (t *Turns) admit(had int, now time.Time) {
 	t.room = min(t.most, 1+int(now.Sub(t.began)/max(1, t.each())))
+	for len(t.due) < min(had+t.room, t.pieces) {
+		t.due = append(t.due, now)
+	}
 }

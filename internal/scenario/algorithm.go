@@ -83,7 +83,7 @@ func (w *world) streams(i int) int {
 	switch n := &w.nodes[i]; {
 	case w.Algorithm != steal.Stream:
 		return w.policy.connections
-	case !n.turns.Together(): // what more of them brought would be others' loss
+	case !n.turns.Settled(): // what more of them brought would be others' loss, or is not to be known yet
 		return 1
 	default:
 		return n.appetite.Streams()
@@ -102,9 +102,11 @@ func (w *world) take(i int) (works []int, span piece.Range) {
 	if n.late && !w.policy.alone {
 		return nil, span
 	}
-	if place, ok := n.works.Place(n.ex.Held); ok && !n.turns.May(place, w.had(n)) {
-		n.waits = true
-		return nil, span
+	if !n.turns.Together() {
+		if place, ok := n.works.Foremost(n.ex.Held); ok && !n.turns.May(place, w.had(n)) {
+			n.waits = true
+			return nil, span
+		}
 	}
 	most := 1
 	if w.Algorithm == steal.Stream && n.turns.Together() {
@@ -115,10 +117,10 @@ func (w *world) take(i int) (works []int, span piece.Range) {
 }
 
 // beg asks another node for works once a node's list is empty: with stream while the last of its own are still being read, with others
-// when it has nothing left.
+// when it has nothing left. What rests is its own to read yet.
 func (w *world) beg(i int) {
 	n := &w.nodes[i]
-	if w.policy.alone || n.late || n.ex.Covered() || w.Algorithm != steal.Stream && n.busy() > 0 {
+	if w.policy.alone || n.late || n.ex.Covered() || w.Algorithm != steal.Stream && n.busy() > 0 || n.resting() > 0 {
 		return
 	}
 	if victim, ok := n.works.Ask(n.ex.Held); ok {

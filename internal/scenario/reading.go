@@ -77,7 +77,7 @@ func (w *world) fetch(i int) {
 			n.waits = true
 		}
 	}
-	for n.busy() < w.streams(i) {
+	for n.busy() < min(w.streams(i)+n.resting(), len(n.fetches)) { // what a node inherits may be due before what rests
 		works, span := w.take(i)
 		if len(works) == 0 {
 			break
@@ -97,6 +97,16 @@ func (n *node) busy() (busy int) {
 		}
 	}
 	return busy
+}
+
+// resting is how many of these rest.
+func (n *node) resting() (rest int) {
+	for k := range n.fetches {
+		if n.fetches[k].rests {
+			rest++
+		}
+	}
+	return rest
 }
 
 func (n *node) end(works []int) {

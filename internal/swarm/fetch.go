@@ -24,7 +24,8 @@ type order struct {
 	span  piece.Range  // one request to the store
 	take  map[int]bool // the pieces of it that are to be digested and, but for audits, written
 	audit auditing
-	twice bool // others have them
+	twice bool  // others have them
+	gate  *gate // shut while it rests
 }
 
 // fetch is an order under way.
@@ -33,6 +34,7 @@ type fetch struct {
 	relieve context.CancelCauseFunc // ends it, because others have what it reads, or it hardly gets on
 	moved   time.Time               // when it began, or last gave a piece
 	lagged  bool                    // it was ended for that; to be looked at when it has
+	rests   bool                    // others are to read first (steal.Turns): its gate is shut
 }
 
 // auditing says whether an order reads pieces again that are in doubt: first
@@ -67,7 +69,9 @@ var (
 
 // fetch keeps the connections to the store busy.
 func (n *node) fetch(ctx context.Context) {
-	for len(n.fetches) < n.streams() && !n.commits && !n.done && n.fatal == nil {
+	n.takeTurns()
+	n.waits = false
+	for n.atStore() < n.streams() && !n.commits && !n.done && n.fatal == nil {
 		o, ok := n.order()
 		if !ok {
 			break
@@ -83,6 +87,9 @@ func (n *node) ask() {
 	if n.commits || n.done || n.fatal != nil || n.ex.Covered() || n.Members[n.Self].blind() || n.Algorithm != steal.Stream && len(n.fetches) > 0 {
 		return
 	}
+	if n.atStore() < len(n.fetches) { // what rests is ours to read yet
+		return
+	}
 	if victim, ok := n.works.Ask(n.ex.Held); ok {
 		n.asked = n.now
 		n.send(victim, kindGiveWork, appendGiveWork(nil, n.loot(), n.pace()))
@@ -91,7 +98,7 @@ func (n *node) ask() {
 
 // streams is how many orders may be under way at once.
 func (n *node) streams() int {
-	if n.Algorithm == steal.Stream && n.Object.Ranges {
+	if n.Algorithm == steal.Stream && n.Object.Ranges && n.turns.Settled() { // else what more of them brought would be others' loss, or is not to be known yet
 		return n.appetite.Streams()
 	}
 	return 1
@@ -123,8 +130,14 @@ func (n *node) order() (o order, ok bool) {
 			return o, true
 		}
 	}
+	if !n.turns.Together() {
+		if place, ok := n.works.Foremost(n.ex.Held); ok && !n.turns.May(place, n.covered()) {
+			n.waits = true
+			return o, false
+		}
+	}
 	most := 1
-	if n.Algorithm == steal.Stream {
+	if n.Algorithm == steal.Stream && n.turns.Together() {
 		most = n.worksOf(n.appetite.Request())
 		most = min(most, n.worksOf(unit.Bytes(n.ex.Uncovered())*n.Layout.Piece/unit.Bytes(4*len(n.Members)))) // towards the end smaller ones, so that all end together
 	}
@@ -145,9 +158,9 @@ func (n *node) order() (o order, ok bool) {
 }
 
 // spare says whether there is nothing that we were to read, as far as we know. A node of a site leaves it at that: what it
-// read though others have it might enter the site twice.
+// read though others have it might enter the site twice; and so does one of a job that reads in turn: what it read others would lack.
 func (n *node) spare() bool {
-	return n.imports == nil && n.Algorithm == steal.Stream && n.Object.Ranges && !n.Members[n.Self].Held && !n.works.Busy()
+	return n.imports == nil && !n.turns.Shares() && n.Algorithm == steal.Stream && n.Object.Ranges && !n.Members[n.Self].Held && !n.works.Busy()
 }
 
 // again makes an order of a piece that others have, where peers give less than the store would: rather one
@@ -318,11 +331,10 @@ func (n *node) rescue(ctx context.Context) {
 }
 
 func (n *node) start(ctx context.Context, o order) {
+	o.gate = &gate{}
 	f := &fetch{order: o, moved: n.now}
 	ctx, f.relieve = context.WithCancelCause(ctx)
-	if len(n.fetches) == 0 {
-		n.began = n.now
-	}
+	n.book()
 	n.fetches = append(n.fetches, f)
 	n.wg.Go(func() {
 		err := n.readSpan(ctx, o)
@@ -343,13 +355,15 @@ func (n *node) overtake() {
 	if n.commits || n.done || n.fatal != nil || n.Members[n.Self].blind() || n.ex.Covered() || !n.twice.May(n.Layout.Piece) {
 		return
 	}
-	waited := func(rank int) time.Duration { return n.since(n.neighbours[rank].gained, n.quietAll) }
-	victim, tell := n.works.Overtake(n.ex.Held, n.pieceTime(), n.now.Sub(n.idle), waited)
+	waited := func(rank, place int) time.Duration {
+		return min(n.since(n.neighbours[rank].gained, n.quietAll), n.turns.Due(place, n.now))
+	}
+	victim, tell := n.works.Overtake(n.ex.Held, n.expected(1), n.now.Sub(n.idle), waited)
 	for _, c := range tell {
 		from := n.Members[victim].Name
 		for _, h := range c.Hands {
 			r := piece.Range{Lo: n.works.Work(h.Lo).Lo, Hi: n.works.Work(h.Hi - 1).Hi}
-			n.Log.Info("reading in the place of a node that hardly gets on", "job", n.Job, "node", from, "for", waited(victim), "pieces", r)
+			n.Log.Info("reading in the place of a node that hardly gets on", "job", n.Job, "node", from, "for", waited(victim, n.works.PlaceOf(h.Lo)), "pieces", r)
 			n.Recorder.Record(n.now, Event{Kind: "work", From: from, Lo: r.Lo, Hi: r.Hi})
 		}
 	}
@@ -377,9 +391,9 @@ func (n *node) lagging() {
 	if n.Algorithm != steal.Stream || !n.Object.Ranges || n.now.Before(n.quiet) || n.Members[n.Self].Held || !n.twice.May(n.Layout.Piece) {
 		return
 	}
-	own := n.pieceTime() * time.Duration(n.streams()) << min(n.broken, 10)
+	own := n.expected(n.streams()) << min(n.broken, 10)
 	for _, f := range n.fetches {
-		if f.audit == notAuditing && steal.Lags(n.since(f.moved, n.quiet), own) {
+		if f.audit == notAuditing && !f.rests && steal.Lags(n.since(f.moved, n.quiet), own) {
 			n.Log.Info("reading over another connection: this one hardly delivers", "job", n.Job, "for", n.now.Sub(f.moved), "pieces", f.span)
 			f.moved = n.now // once
 			n.broken++
@@ -417,10 +431,22 @@ func (n *node) reading() time.Duration {
 	switch {
 	case n.Members[n.Self].Held:
 		return 0
-	case len(n.fetches) > 0:
+	case n.atStore() > 0:
 		return n.read + n.now.Sub(n.began)
 	}
 	return n.read
+}
+
+// book notes for how long we have read, before there is another order to carry out, or one fewer.
+func (n *node) book() { n.read, n.began = n.reading(), n.now }
+
+// expected is how long a piece is to take us over one of so many connections: as long as they have taken, or as
+// those that are read in turn do now. Zero if we have read nothing.
+func (n *node) expected(streams int) time.Duration {
+	if own := n.pieceTime(); own > 0 {
+		return max(own*time.Duration(streams), n.turns.Takes())
+	}
+	return 0
 }
 
 // pieceTime is how long a piece from the store takes us; zero if we have read none.
@@ -479,8 +505,7 @@ func (n *node) fetched(ev evFetched) {
 }
 
 func (n *node) fetchEnd(ev evFetchEnd) {
-	n.read = n.reading()
-	n.began = n.now
+	n.book()
 	n.fetches = slices.DeleteFunc(n.fetches, func(f *fetch) bool { return f == ev.fetch })
 	ev.fetch.relieve(nil)
 	for p := range ev.take {
@@ -555,7 +580,7 @@ func (n *node) readStore(ctx context.Context, o order) error {
 		return n.sourceError(o.span, err)
 	}
 	defer body.Close()
-	r := counting{body, &n.fromStore, &n.Counters.FromStore}
+	r := counting{gated{ctx, o.gate, body}, &n.fromStore, &n.Counters.FromStore}
 	if _, err := io.CopyN(io.Discard, r, int64(skip)); err != nil {
 		return n.sourceError(o.span, err)
 	}

@@ -62,7 +62,9 @@ type node struct {
 	deaf     []int        // peers that leave too much unread
 	fetches  []*fetch
 	appetite *steal.Appetite
-	began    time.Time     // of the fetches under way, the first of them
+	turns    *steal.Turns
+	waits    bool          // there is something to read, and it is not our turn
+	began    time.Time     // when the number of orders that are being carried out last changed
 	read     time.Duration // before that
 	twice    *steal.Twice
 	broken   int       // how many connections to the store were broken off since one last delivered
@@ -174,7 +176,7 @@ func newNode(c Config) *node {
 		n.ex.Importing(n.imports.Mine())
 	}
 	d := steal.Divide(c.Layout.Count(), n.sources, n.perWork)
-	n.works = steal.NewNode(c.Self, len(c.Members), d, n.steals)
+	n.works, n.turns = steal.NewNode(c.Self, len(c.Members), d, n.steals), n.newTurns(d)
 	for rank, m := range c.Members {
 		if m.blind() {
 			n.works.Excuse(rank)
@@ -446,9 +448,11 @@ func (n *node) tick(ctx context.Context) {
 		}
 	}
 	fromStore := unit.Bytes(n.fromStore.Load())
-	n.appetite.Read(fromStore, len(n.fetches), n.now)
+	n.turns.Note(fromStore, n.atStore() > 0 && !n.now.Before(n.quiet), n.covered(), n.now)
+	n.takeTurns()
+	n.appetite.Read(fromStore, n.atStore(), n.now)
 	idle := n.spare() && n.ex.Offered() > 0 && !n.now.Before(n.quiet) // a pause of the store says nothing of peers
-	n.twice.Note(fromStore, n.fromPeers, len(n.fetches) > 0, idle, n.now)
+	n.twice.Note(fromStore, n.fromPeers, n.atStore() > 0, idle, n.now)
 	n.backOff()
 	n.lagging()
 	if read := n.fromStore.Load(); read != n.seenStore {
@@ -457,7 +461,7 @@ func (n *node) tick(ctx context.Context) {
 			n.moved = n.now
 		}
 	}
-	if n.since(n.moved, n.quietAll) > stallAfter && !n.ex.Have().Full() && len(n.fetches) == 0 {
+	if n.since(n.moved, n.quietAll) > stallAfter && !n.ex.Have().Full() && n.atStore() == 0 {
 		n.rescue(ctx)
 	}
 	n.forsaken()
@@ -559,7 +563,9 @@ func (n *node) progress() Progress {
 		p.Waiting = "the disk, to make the file durable"
 	case n.ex.Have().Full():
 		p.Waiting = "pieces in doubt to be read again"
-	case len(n.fetches) > 0:
+	case n.atStore() > 0:
+	case len(n.fetches) > 0 || n.waits:
+		p.Waiting = "its turn to read from the store"
 	case !n.ex.Open():
 		p.Waiting = "others to end their reading from the store"
 	}
