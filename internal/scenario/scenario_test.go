@@ -124,7 +124,7 @@ func TestStreamNearBound(t *testing.T) {
 		rate, store string
 		most        float64
 	}{
-		{32, "1Gbit", "60Mbit", 1.10}, // the first piece takes 17 times as long as at the link's rate: 0.066 are lost
+		{32, "1Gbit", "60Mbit", 1.10},                   // the first piece takes 17 times as long as at the link's rate: 0.066 are lost
 		{32, "1Gbit", "[60Mbit, 60Mbit, 10Mbit]", 1.12}, // who is slow has no second piece in hand once it has seen that another connection gains nothing: else 1.26
 		{100, "1Gbit", "60Mbit", 1.10},
 		{100, "1Gbit", "250Mbit", 1.05},
