@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// factors is the inverse of a basis B as a product: B = L·U, times an eta for
+// factors is the inverse of a basis B as a product: B = L·U, with an eta in the middle for
 // each exchange of a column since.
 //
 // A place in the basis is named by the row that was its pivot. Columns are
 // eliminated in an order that costs least: those of a single number (what rows
 // have left over), then whatever is triangular as it stands, columns or rows with one number left, and
-// only the rest, the nucleus, by Gilbert and Peierls' method (1988), which takes time in proportion to the multiplications. In pipelines on
-// a tree the nucleus is small.
+// only the rest, the nucleus, with a choice of pivots (nucleus.go). In pipelines on
+// a tree the nucleus is small, with cycles it is hundreds of columns.
 type factors struct {
 	m     int
 	order []int32 // places of real columns, in the order of elimination
@@ -36,11 +36,27 @@ type factors struct {
 	eVal []float64
 }
 
-// eta is one exchange at a place: the new column in terms of the old basis.
+// eta is one exchange of a column, I + c·r in the middle between L and U: r is the row of the inverse of U at that place, and c what L and the etas before make of
+// the new column, less what U has at that place. Neither has been through all of the basis, so they have far fewer numbers than
+// the new column in terms of the basis has, which would do as well behind U (middle and plain product form; Huangfu and Hall 2015).
 type eta struct {
-	place    int32
-	beg, end int32
-	pivot    float64
+	beg, mid, end int32 // c, then r, in eRow and eVal
+	pivot         float64
+}
+
+// sparse are the numbers of a vector that are something.
+type sparse struct {
+	at  []int32
+	val []float64
+}
+
+func (s *sparse) of(x []float64) {
+	s.at, s.val = s.at[:0], s.val[:0]
+	for i, v := range x {
+		if math.Abs(v) > nothing {
+			s.at, s.val = append(s.at, int32(i)), append(s.val, v)
+		}
+	}
 }
 
 const pivotTolerance = 1e-9
@@ -190,119 +206,9 @@ func (f *factors) build(m int, vars []int32, cols [][]Entry) (head []int32, soun
 		head[pivot] = j
 	}
 
-	sound = f.nucleus(head, done, real, taken, rowCount, cols)
+	sound = f.nucleus(head, done, real, taken, cols)
 	f.byRow()
 	return head, sound
-}
-
-// nucleus eliminates what is left, sparse columns first.
-func (f *factors) nucleus(head []int32, done []bool, real []int32, taken []bool, rowCount []int32, cols [][]Entry) (sound bool) {
-	sound = true
-	var left []int32
-	size := map[int32]int{}
-	for k, j := range real {
-		if taken[k] {
-			continue
-		}
-		left = append(left, j)
-		for _, e := range cols[j] {
-			if !done[e.At] {
-				size[j]++
-			}
-		}
-	}
-	slices.SortFunc(left, func(a, b int32) int {
-		if d := size[a] - size[b]; d != 0 {
-			return d
-		}
-		return int(a - b)
-	})
-	x := make([]float64, f.m)
-	seen := make([]bool, f.m)
-	var pattern, finished, stack []int32
-	next := make([]int32, f.m) // by place, while on the stack: where in L it goes on
-	for _, j := range left {
-		// Which rows become non-zero, those that are eliminated in an order in which they may be.
-		pattern, finished = pattern[:0], finished[:0]
-		for _, e := range cols[j] {
-			x[e.At] = e.Value
-			if seen[e.At] {
-				continue
-			}
-			seen[e.At] = true
-			stack = append(stack[:0], e.At)
-			next[e.At] = f.lBeg[e.At]
-			for len(stack) > 0 {
-				i := stack[len(stack)-1]
-				if done[i] && next[i] < f.lEnd[i] {
-					to := f.lRow[next[i]]
-					next[i]++
-					if !seen[to] {
-						seen[to] = true
-						next[to] = f.lBeg[to]
-						stack = append(stack, to)
-					}
-					continue
-				}
-				stack = stack[:len(stack)-1]
-				if done[i] {
-					finished = append(finished, i)
-				} else {
-					pattern = append(pattern, i)
-				}
-			}
-		}
-		for k := len(finished) - 1; k >= 0; k-- {
-			i := finished[k]
-			if v := x[i]; v != 0 {
-				for e := f.lBeg[i]; e < f.lEnd[i]; e++ {
-					x[f.lRow[e]] -= f.lVal[e] * v
-				}
-			}
-		}
-		largest := 0.0
-		for _, i := range pattern {
-			largest = max(largest, math.Abs(x[i]))
-		}
-		pivot := int32(-1)
-		if largest > 1e-7 {
-			for _, i := range pattern {
-				if math.Abs(x[i]) >= 0.1*largest && (pivot < 0 || rowCount[i] < rowCount[pivot] || rowCount[i] == rowCount[pivot] && i < pivot) {
-					pivot = i
-				}
-			}
-		}
-		if pivot < 0 {
-			sound = false
-		} else {
-			f.place(pivot)
-			f.diag[pivot] = x[pivot]
-			for _, i := range finished {
-				if x[i] != 0 {
-					f.uRow, f.uVal = append(f.uRow, i), append(f.uVal, x[i])
-				}
-			}
-			for _, i := range pattern {
-				if i != pivot && math.Abs(x[i]) > 1e-14 {
-					f.lRow, f.lVal = append(f.lRow, i), append(f.lVal, x[i]/x[pivot])
-				}
-			}
-			f.close(pivot)
-			head[pivot], done[pivot] = j, true
-		}
-		for _, i := range pattern {
-			x[i], seen[i] = 0, false
-		}
-		for _, i := range finished {
-			x[i], seen[i] = 0, false
-		}
-	}
-	for i := range done {
-		if !done[i] {
-			head[i], f.unit[i] = ^int32(i), true
-		}
-	}
-	return sound
 }
 
 func (f *factors) reset(m int) {
@@ -362,14 +268,21 @@ func (f *factors) byRow() {
 	}
 }
 
-// solve turns x, by row, into B⁻¹x, by place.
-func (f *factors) solve(x []float64) {
+// solve turns x, by row, into B⁻¹x, by place. Half of the way is what exchange wants; nil: nobody does.
+func (f *factors) solve(x []float64, half *sparse) {
 	for _, i := range f.lOrder {
 		if v := x[i]; v != 0 {
 			for e := f.lBeg[i]; e < f.lEnd[i]; e++ {
 				x[f.lRow[e]] -= f.lVal[e] * v
 			}
 		}
+	}
+	for k := range f.etas {
+		t := &f.etas[k]
+		f.apply(x, t.mid, t.end, t.beg, t.mid, t.pivot)
+	}
+	if half != nil {
+		half.of(x)
 	}
 	for k := len(f.order) - 1; k >= 0; k-- {
 		i := f.order[k]
@@ -381,28 +294,25 @@ func (f *factors) solve(x []float64) {
 			}
 		}
 	}
-	for k := range f.etas {
-		t := &f.etas[k]
-		if v := x[t.place]; v != 0 {
-			v /= t.pivot
-			x[t.place] = v
-			for e := t.beg; e < t.end; e++ {
-				x[f.eRow[e]] -= f.eVal[e] * v
-			}
-		}
+}
+
+// apply takes from x what is from beg to end, as often as what is from one to other is in x.
+func (f *factors) apply(x []float64, one, other, beg, end int32, pivot float64) {
+	v := 0.0
+	for e := one; e < other; e++ {
+		v += f.eVal[e] * x[f.eRow[e]]
+	}
+	if v == 0 {
+		return
+	}
+	v /= pivot
+	for e := beg; e < end; e++ {
+		x[f.eRow[e]] -= f.eVal[e] * v
 	}
 }
 
-// solveT turns z, by place, into z·B⁻¹, by row.
-func (f *factors) solveT(z []float64) {
-	for k := len(f.etas) - 1; k >= 0; k-- {
-		t := &f.etas[k]
-		v := z[t.place]
-		for e := t.beg; e < t.end; e++ {
-			v -= f.eVal[e] * z[f.eRow[e]]
-		}
-		z[t.place] = v / t.pivot
-	}
+// solveT turns z, by place, into z·B⁻¹, by row. Half of the way is what exchange wants; nil: nobody does.
+func (f *factors) solveT(z []float64, half *sparse) {
 	for i, u := range f.unit {
 		if v := z[i]; u && v != 0 {
 			for e := f.rBeg[i]; e < f.rBeg[i+1]; e++ {
@@ -419,6 +329,13 @@ func (f *factors) solveT(z []float64) {
 			}
 		}
 	}
+	if half != nil {
+		half.of(z)
+	}
+	for k := len(f.etas) - 1; k >= 0; k-- {
+		t := &f.etas[k]
+		f.apply(z, t.beg, t.mid, t.mid, t.end, t.pivot)
+	}
 	for k := len(f.lOrder) - 1; k >= 0; k-- {
 		i := f.lOrder[k]
 		v := z[i]
@@ -429,14 +346,16 @@ func (f *factors) solveT(z []float64) {
 	}
 }
 
-// exchange puts a column at a place: alpha is it in terms of the basis, nonzero where it is not 0.
-func (f *factors) exchange(place int32, alpha []float64, nonzero []int32) {
-	t := eta{place: place, beg: int32(len(f.eRow)), pivot: alpha[place]}
-	for _, i := range nonzero {
-		if i != place {
-			f.eRow, f.eVal = append(f.eRow, i), append(f.eVal, alpha[i])
-		}
+// exchange puts a column at a place: pivot is what it has there in terms of the basis, column what it is half of the way to that, and row
+// the place half of the way to its row of the inverse.
+func (f *factors) exchange(place int32, pivot float64, column, row *sparse) {
+	t := eta{beg: int32(len(f.eRow)), pivot: pivot}
+	f.eRow, f.eVal = append(append(f.eRow, column.at...), place), append(append(f.eVal, column.val...), -f.diag[place])
+	for e := f.uBeg[place]; e < f.uEnd[place]; e++ {
+		f.eRow, f.eVal = append(f.eRow, f.uRow[e]), append(f.eVal, -f.uVal[e])
 	}
+	t.mid = int32(len(f.eRow))
+	f.eRow, f.eVal = append(f.eRow, row.at...), append(f.eVal, row.val...)
 	t.end = int32(len(f.eRow))
 	f.etas = append(f.etas, t)
 }

@@ -33,10 +33,11 @@ type Simplex struct {
 	weight       []float64
 	rowWeight    []float64
 
-	alpha, rho []float64
-	across     []float64
-	touched    []int32
-	columns    []int32
+	alpha, rho    []float64
+	half, halfRow sparse // see factors.exchange
+	across        []float64
+	touched       []int32
+	columns       []int32
 }
 
 // tie is how far right sides are moved, relatively.
@@ -178,9 +179,9 @@ func (s *Simplex) refresh() bool {
 			s.y[i] = p.Cost[v]
 		}
 	}
-	s.f.solveT(s.y)
+	s.f.solveT(s.y, nil)
 	copy(s.x, s.b)
-	s.f.solve(s.x)
+	s.f.solve(s.x, nil)
 	for j := range p.Cost {
 		s.worth[j] = s.gain(int32(j))
 	}
@@ -238,7 +239,7 @@ func (s *Simplex) exchange(q int32) (ok bool, err error) {
 		}
 		worth, weight = s.worth[q], s.weight[q]
 	}
-	s.f.solve(s.alpha)
+	s.f.solve(s.alpha, &s.half)
 
 	// The row that leaves: of those that come to zero first, up to rounding, the one that divides best (Harris 1973).
 	const rounding = 1e-10
@@ -294,7 +295,7 @@ func (s *Simplex) exchange(q int32) (ok bool, err error) {
 func (s *Simplex) row(r int32) (columns []int32) {
 	clear(s.rho)
 	s.rho[r] = 1
-	s.f.solveT(s.rho)
+	s.f.solveT(s.rho, &s.halfRow)
 	columns = s.columns[:0]
 	for i, v := range s.rho {
 		if math.Abs(v) < 1e-13 {
@@ -360,7 +361,7 @@ func (s *Simplex) turn(q, r int32, worth, weight float64, nonzero, columns []int
 		s.basic[q] = true
 		s.worth[q] = 0
 	}
-	s.f.exchange(r, s.alpha, nonzero)
+	s.f.exchange(r, s.alpha[r], &s.half, &s.halfRow)
 }
 
 // again begins anew. It says whether there is a point to begin at.
@@ -437,7 +438,7 @@ func (s *Simplex) repair() bool {
 			}
 			worth = s.worth[q]
 		}
-		s.f.solve(s.alpha)
+		s.f.solve(s.alpha, &s.half)
 		nonzero := s.touched[:0]
 		for i, a := range s.alpha {
 			if math.Abs(a) < 1e-13 {
@@ -471,7 +472,7 @@ func (s *Simplex) answer() Solution {
 	for i, b := range p.B {
 		x[i] = b / s.scale
 	}
-	s.f.solve(x)
+	s.f.solve(x, nil)
 	shrink := 1.0
 	for _, v := range x {
 		if v < -1e-11 {

@@ -1,0 +1,121 @@
+package lp
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// basis is one of random columns, some of which are what rows have left over. It has a large nucleus.
+func basis(rng *rand.Rand, m int) (vars []int32, cols [][]Entry) {
+	for i := range m {
+		if rng.IntN(4) == 0 {
+			vars = append(vars, ^int32(i))
+			continue
+		}
+		es := []Entry{{int32(i), 1 + rng.Float64()}} // a number of its own, so that columns are independent but by chance
+		for _, r := range rng.Perm(m)[:rng.IntN(min(m, 9))] {
+			if r != i {
+				es = append(es, Entry{int32(r), rng.Float64() - 0.3})
+			}
+		}
+		vars = append(vars, int32(len(cols)))
+		cols = append(cols, es)
+	}
+	return vars, cols
+}
+
+// times is B·x, by row, for a basis by place.
+func times(head []int32, cols [][]Entry, x []float64) []float64 {
+	b := make([]float64, len(head))
+	for i, v := range head {
+		if v < 0 {
+			b[^v] += x[i]
+			continue
+		}
+		for _, e := range cols[v] {
+			b[e.At] += e.Value * x[i]
+		}
+	}
+	return b
+}
+
+// What is factored solves both ways what it was made from, and still does after exchanges.
+func TestFactors(t *testing.T) {
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 41))
+		m := 1 + rng.IntN(150)
+		vars, cols := basis(rng, m)
+		var f factors
+		head, sound := f.build(m, vars, cols)
+		if !sound {
+			continue // by chance
+		}
+		right := func(after int) {
+			t.Helper()
+			want, z := make([]float64, m), make([]float64, m)
+			for i := range want {
+				want[i], z[i] = rng.Float64(), rng.Float64()
+			}
+			x := times(head, cols, want)
+			y := append([]float64(nil), z...)
+			f.solve(x, nil)
+			f.solveT(y, nil)
+			back := 0.0 // y·B·want is z·want
+			for i, v := range times(head, cols, want) {
+				back += y[i] * v
+			}
+			for i := range x {
+				back -= z[i] * want[i]
+				if math.Abs(x[i]-want[i]) > 1e-5 {
+					t.Fatalf("seed %d, %d rows, after %d exchanges: %v at %d, want %v", seed, m, after, x[i], i, want[i])
+				}
+			}
+			if math.Abs(back) > 1e-4 {
+				t.Fatalf("seed %d, %d rows, after %d exchanges: the other way round it is off by %v", seed, m, after, back)
+			}
+		}
+		right(0)
+		for k := range 20 {
+			_, more := basis(rng, m)
+			if len(more) == 0 {
+				break
+			}
+			j := int32(len(cols))
+			cols = append(cols, more[rng.IntN(len(more))])
+			alpha, rho := make([]float64, m), make([]float64, m)
+			var half, row sparse
+			for _, e := range cols[j] {
+				alpha[e.At] = e.Value
+			}
+			f.solve(alpha, &half)
+			place := 0
+			for i := range alpha {
+				if math.Abs(alpha[i]) > math.Abs(alpha[place]) {
+					place = i
+				}
+			}
+			rho[place] = 1
+			f.solveT(rho, &row)
+			f.exchange(int32(place), alpha[place], &half, &row)
+			head[place] = j
+			right(k + 1)
+		}
+	}
+}
+
+// Columns that depend on others are left out, and what rows have left over stands in.
+func TestDependentColumns(t *testing.T) {
+	cols := [][]Entry{{{0, 1}, {1, 1}, {2, 1}}, {{0, 1}, {1, 2}, {2, 1}}, {{0, 2}, {1, 3}, {2, 2}}}
+	var f factors
+	head, sound := f.build(3, []int32{0, 1, 2}, cols)
+	left := 0
+	for _, v := range head {
+		if v < 0 {
+			left++
+		}
+	}
+	if sound || left != 1 {
+		t.Errorf("sound: %v, with %v", sound, head)
+	}
+}
