@@ -1,9 +1,6 @@
 package planner
 
-import (
-	"container/heap"
-	"math"
-)
+import "math"
 
 // fill gives each pipeline what max-min fairness gives it: all rates rise together, each by
 // its weight, until a capacity is full; who uses it stays at that, the others go on. left is by capacity
@@ -14,55 +11,66 @@ func (n *Network) fill(pipes []pipe, weight func(p *pipe) float64, left []float6
 		pipe  int32
 		times float64
 	}
-	users := make(map[int32][]member)
-	pull := make(map[int32]float64) // by capacity: Σ weight · times of those that still rise
-	stamp := make(map[int32]int)
-	held := make(map[int32]float64) // what those that stay use of it
+	places := make([]int32, len(n.rate)) // by capacity: where it is in what follows, from 1; 0: nobody uses it
+	var capacities []int32
+	for i := range pipes {
+		for _, u := range pipes[i].use {
+			if places[u.capacity] == 0 {
+				capacities = append(capacities, u.capacity)
+				places[u.capacity] = int32(len(capacities))
+			}
+		}
+	}
+	at := func(capacity int32) int32 { return places[capacity] - 1 }
+	users := make([][]member, len(capacities))
+	pull := make([]float64, len(capacities)) // Σ weight · times of those that still rise
+	held := make([]float64, len(capacities)) // what those that stay use of it
+	stamp := make([]int32, len(capacities))
 	weights := make([]float64, len(pipes))
 	for i := range pipes {
 		weights[i] = weight(&pipes[i])
 		for _, u := range pipes[i].use {
-			users[u.capacity] = append(users[u.capacity], member{int32(i), u.times})
-			pull[u.capacity] += weights[i] * u.times
+			c := at(u.capacity)
+			users[c] = append(users[c], member{int32(i), u.times})
+			pull[c] += weights[i] * u.times
 		}
 	}
-	var q levels
-	for i := range pipes { // in the order of pipelines, not of a map
-		for _, u := range pipes[i].use {
-			if stamp[u.capacity] == 0 {
-				stamp[u.capacity] = 1
-				q = append(q, level{max(left[u.capacity], 0) / pull[u.capacity], u.capacity, 1})
-			}
-		}
+	var q queue[level]
+	for c, capacity := range capacities {
+		stamp[c] = 1
+		q.put(level{max(left[capacity], 0) / pull[c], capacity, 1})
 	}
-	heap.Init(&q)
 	stays := make([]bool, len(pipes))
+	var changed []int32
 	for len(q) > 0 {
-		l := heap.Pop(&q).(level)
-		if l.stamp != stamp[l.capacity] {
+		l := q.take()
+		full := at(l.capacity)
+		if l.stamp != stamp[full] {
 			continue
 		}
-		var changed []int32
-		for _, m := range users[l.capacity] {
+		changed = changed[:0]
+		for _, m := range users[full] {
 			if stays[m.pipe] {
 				continue
 			}
 			stays[m.pipe] = true
 			rates[m.pipe] = l.height * weights[m.pipe]
 			for _, u := range pipes[m.pipe].use {
-				pull[u.capacity] -= weights[m.pipe] * u.times
-				held[u.capacity] += rates[m.pipe] * u.times
+				c := at(u.capacity)
+				pull[c] -= weights[m.pipe] * u.times
+				held[c] += rates[m.pipe] * u.times
 				changed = append(changed, u.capacity)
 			}
 		}
-		stamp[l.capacity] = -1
-		for _, c := range changed {
+		stamp[full] = -1
+		for _, capacity := range changed {
+			c := at(capacity)
 			if stamp[c] < 0 {
 				continue
 			}
 			stamp[c]++
 			if pull[c] > 1e-12 {
-				heap.Push(&q, level{max(l.height, (left[c]-held[c])/pull[c]), c, stamp[c]})
+				q.put(level{max(l.height, (left[capacity]-held[c])/pull[c]), capacity, stamp[c]})
 			}
 		}
 	}
@@ -81,23 +89,12 @@ func (n *Network) fill(pipes []pipe, weight func(p *pipe) float64, left []float6
 type level struct {
 	height   float64
 	capacity int32
-	stamp    int
+	stamp    int32
 }
 
-type levels []level
-
-func (q levels) Len() int      { return len(q) }
-func (q levels) Swap(a, b int) { q[a], q[b] = q[b], q[a] }
-func (q levels) Less(a, b int) bool {
-	if q[a].height != q[b].height {
-		return q[a].height < q[b].height
+func (l level) before(o level) bool {
+	if l.height != o.height {
+		return l.height < o.height
 	}
-	return q[a].capacity < q[b].capacity
-}
-func (q *levels) Push(x any) { *q = append(*q, x.(level)) }
-func (q *levels) Pop() any {
-	old := *q
-	x := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return x
+	return l.capacity < o.capacity
 }

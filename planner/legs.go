@@ -6,27 +6,37 @@ import (
 	"slices"
 )
 
-// legs are the ways between the hosts of a transfer in a network that is no tree: what a pipeline is made of there.
+// legs are the ways between the hosts of a transfer in a network that is no tree: what a pipeline is made of there. A first plan does without
+// them, so they are looked for when they are asked for first.
 type legs struct {
+	net     *Network
 	sources int
 	hosts   []int32 // the sources, then the destinations
-	way     [][]use // from host a (first index) to destination d, at a·len(dests)+d; nil: none
+	found   [][]use
 }
 
 func (n *Network) legs(sources, dests []int32) *legs {
-	l := &legs{sources: len(sources), hosts: append(slices.Clone(sources), dests...)}
-	l.way = make([][]use, len(l.hosts)*len(dests))
+	return &legs{net: n, sources: len(sources), hosts: append(slices.Clone(sources), dests...)}
+}
+
+// ways are those from host a (first index) to destination d, at a·destinations+d; nil: none.
+func (l *legs) ways() [][]use {
+	if l.found != nil {
+		return l.found
+	}
+	dests := l.hosts[l.sources:]
+	l.found = make([][]use, len(l.hosts)*len(dests))
 	for a, from := range l.hosts {
 		for d, to := range dests {
 			if from == to {
 				continue
 			}
-			if p, ok := n.pipe(0, []int32{from, to}); ok {
-				l.way[a*len(dests)+d] = p.use
+			if p, ok := l.net.pipe(0, []int32{from, to}); ok {
+				l.found[a*len(dests)+d] = p.use
 			}
 		}
 	}
-	return l
+	return l.found
 }
 
 // few is up to how many destinations of a transfer the pipelines that are worth most are found for certain: the
@@ -53,10 +63,11 @@ func (t *tolls) of(l *legs, price []float64) {
 	for d := range n {
 		t.enter[d], t.from[d] = math.Inf(1), 0
 	}
+	ways := l.ways()
 	for a := range l.hosts {
 		for d := range n {
 			cost := math.Inf(1)
-			if w := l.way[a*n+d]; w != nil {
+			if w := ways[a*n+d]; w != nil {
 				cost = 0
 				for _, u := range w {
 					cost += u.times * price[u.capacity]

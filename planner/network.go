@@ -23,6 +23,9 @@ type Network struct {
 
 	second lp.Solver // asked where our own method fails; nil: nobody
 
+	growth *growth // see there; nil before the first
+	path   []int32 // memory of width and pipe, from one call to the next
+
 	tree  bool
 	up    []int32 // by place: the channel to its parent; -1 at the root of its part
 	depth []int32
@@ -148,7 +151,8 @@ func (n *Network) way(path []int32, from, to int32) ([]int32, bool) {
 
 // width is the narrowest rate on the way from one place to another; 0 if there is none.
 func (n *Network) width(from, to int32) float64 {
-	path, ok := n.way(nil, from, to)
+	path, ok := n.way(n.path[:0], from, to)
+	n.path = path
 	if !ok || len(path) == 0 {
 		return 0
 	}

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"container/heap"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -91,34 +90,47 @@ func (n *Network) split(demand int, hosts []int32) (pipes []pipe) {
 // What differs from the print: sources are reached at the beginning; among channels of one rate those nearer to
 // a source come first, then those of the source that has fewer destinations so far, since
 // else one source takes all of an even network; a rate of 0 is left out, but what other
-// transfers fill up comes last. The growth is recorded as a whole, and the moment found by
-// binary search, since pipelines stay possible once they are: O(channels × log channels).
+// transfers fill up comes last. Whether pipelines are there is asked at moments ever farther apart, and the first one at which they are is found by
+// binary search, since they stay possible once they are: O(channels × log channels).
+//
+// A network keeps one, whose memory serves the next transfer: whatever is by place or by channel is as it was made when nothing grows.
 type growth struct {
-	net    *Network
-	have   []float64 // by capacity
-	time   map[int32]int
-	entry  map[int32]int32 // by place: the channel by which it was reached; -1: a source
-	owner  map[int32]int32 // by place: the source
-	order  []int32         // places as they were reached
-	isDest map[int32]bool
-	kids   map[int32][]int32 // by place: those reached from there that have a destination at or below
-	good   map[int32]bool    // A: all below can be served, and the walk comes back
-	able   map[int32]bool    // B: all below can be served
+	net   *Network
+	have  []float64 // by capacity
+	queue queue[candidate]
+	taken []int32 // channels in the order in which they were taken
+	order []int32 // places as they were reached
+	stem  []int32 // those of them that are sources or have a destination at or below
+
+	time   []int32 // by channel: when it was taken, from 1; 0: it was not
+	entry  []int32 // by place: the channel by which it was reached, or else
+	owner  []int32 // by place: the source
+	hops   []int32 // by place: from the source
+	used   []int32 // by source: its destinations so far
+	isDest []bool  // by place
+	inside []bool  // by place: in a tree, the transfer's part of it
+	stems  []bool  // by place: it is in stem
+	first  []int32 // by place: the first of those reached from there that are in stem; -1: none
+	last   []int32 // by place: the last of them
+	next   []int32 // by place: the one after it that was reached from the same place; -1: none
+	good   []bool  // by place, A: all below can be served, and the walk comes back
+	able   []bool  // by place, B: all below can be served
 }
+
+// What entry is of places that no channel has reached.
+const (
+	begins  = -1 // a source
+	unknown = -2
+)
 
 type candidate struct {
 	rate    float64
-	hops    int
-	used    int
+	hops    int32
+	used    int32
 	channel int32
 }
 
-type frontier []candidate
-
-func (f frontier) Len() int      { return len(f) }
-func (f frontier) Swap(a, b int) { f[a], f[b] = f[b], f[a] }
-func (f frontier) Less(a, b int) bool {
-	x, y := &f[a], &f[b]
+func (x candidate) before(y candidate) bool {
 	switch {
 	case x.rate != y.rate:
 		return x.rate > y.rate
@@ -129,69 +141,68 @@ func (f frontier) Less(a, b int) bool {
 	}
 	return x.channel < y.channel
 }
-func (f *frontier) Push(x any) { *f = append(*f, x.(candidate)) }
-func (f *frontier) Pop() any {
-	old := *f
-	x := old[len(old)-1]
-	*f = old[:len(old)-1]
-	return x
-}
 
 // grown are the pipelines of one transfer on what capacities have.
 func (n *Network) grown(d *demand, have []float64) (walks [][]int32) {
 	if len(d.dests) == 0 {
 		return nil
 	}
-	g := &growth{net: n, have: have, time: map[int32]int{}, entry: map[int32]int32{}, owner: map[int32]int32{}, isDest: map[int32]bool{}}
+	if n.growth == nil {
+		places := len(n.names)
+		g := &growth{
+			net: n, time: make([]int32, len(n.capacity)), entry: make([]int32, places), owner: make([]int32, places), hops: make([]int32, places), used: make([]int32, places),
+			isDest: make([]bool, places), inside: make([]bool, places), stems: make([]bool, places),
+			first: make([]int32, places), last: make([]int32, places), next: make([]int32, places), good: make([]bool, places), able: make([]bool, places),
+		}
+		for p := range g.entry {
+			g.entry[p] = unknown
+		}
+		n.growth = g
+	}
+	g := n.growth
+	g.have = have
+	defer g.forget(d)
 	for _, h := range d.dests {
 		g.isDest[h] = true
 	}
-	inside := func(int32) bool { return true }
 	if d.sub != nil {
-		known := make(map[int32]bool, len(d.sub.place))
 		for _, p := range d.sub.place {
-			known[p] = true
-		}
-		inside = func(p int32) bool { return known[p] }
-	}
-	var f frontier
-	hops, used := map[int32]int{}, map[int32]int{}
-	reach := func(p, from, by int32) {
-		g.entry[p], g.owner[p] = by, from
-		g.order = append(g.order, p)
-		for _, c := range n.out[p] {
-			if q := n.to(c); n.of(c) > 0 && inside(q) && (q >= int32(n.hosts) || g.isDest[q]) {
-				heap.Push(&f, candidate{have[n.capacity[c]], hops[p], used[from], c})
-			}
+			g.inside[p] = true
 		}
 	}
 	for _, s := range d.sources {
-		hops[s] = 0
-		reach(s, s, -1)
+		g.reach(d, s, s, begins, 0)
 	}
-	now, served, need := 0, 0, 0
-	for len(f) > 0 {
-		c := heap.Pop(&f).(candidate).channel
+	now, served, need, look := int32(0), 0, int32(0), int32(0)
+	for len(g.queue) > 0 {
+		c := g.queue.take().channel
 		now++
 		g.time[c] = now
+		g.taken = append(g.taken, c)
 		from, to := n.from(c), n.to(c)
-		if _, ok := g.entry[to]; ok {
-			continue
-		}
-		hops[to] = hops[from] + 1
-		if g.isDest[to] {
-			used[g.owner[from]]++
-			if served++; served == len(d.dests) {
-				need = now
+		if g.entry[to] == unknown {
+			if g.isDest[to] {
+				g.used[g.owner[from]]++
+				served++
 			}
+			g.reach(d, to, g.owner[from], c, g.hops[from]+1)
 		}
-		reach(to, g.owner[from], c)
+		if served == len(d.dests) && now >= look {
+			if look == 0 {
+				need = now
+				g.branch()
+			}
+			if g.ready(now, d.sources) {
+				break
+			}
+			look = now + 1 + (now - need)
+		}
 	}
-	g.prune()
-	lo, hi := need, now // of these moments the first at which pipelines are there
-	if served < len(d.dests) {
-		lo = now
+	if look == 0 {
+		need = now
+		g.branch()
 	}
+	lo, hi := need, now // of these moments the first at which pipelines are there; if at none, the last
 	for lo < hi {
 		if mid := (lo + hi) / 2; g.ready(mid, d.sources) {
 			hi = mid
@@ -206,39 +217,78 @@ func (n *Network) grown(d *demand, have []float64) (walks [][]int32) {
 	return walks
 }
 
-// prune finds out what of the forest has a destination below it.
-func (g *growth) prune() {
-	g.kids = map[int32][]int32{}
-	useful := map[int32]bool{}
-	for k := len(g.order) - 1; k >= 0; k-- {
-		p := g.order[k]
-		if !useful[p] && !g.isDest[p] {
-			continue
-		}
-		if c := g.entry[p]; c >= 0 {
-			from := g.net.from(c)
-			useful[from] = true
-			g.kids[from] = append(g.kids[from], p)
+// reach takes a place in, of the source from, by a channel, and what leaves it becomes a candidate.
+func (g *growth) reach(d *demand, p, from, by, hops int32) {
+	n := g.net
+	g.entry[p], g.owner[p], g.hops[p] = by, from, hops
+	g.order = append(g.order, p)
+	for _, c := range n.out[p] {
+		if q := n.to(c); n.of(c) > 0 && (d.sub == nil || g.inside[q]) && (q >= int32(n.hosts) || g.isDest[q]) {
+			g.queue.put(candidate{g.have[n.capacity[c]], hops, g.used[from], c})
 		}
 	}
-	for _, list := range g.kids {
-		slices.Reverse(list)
+}
+
+// forget makes everything as it was before.
+func (g *growth) forget(d *demand) {
+	for _, p := range g.order {
+		g.entry[p], g.used[p], g.stems[p] = unknown, 0, false
+	}
+	for _, c := range g.taken {
+		g.time[c] = 0
+	}
+	for _, h := range d.dests {
+		g.isDest[h] = false
+	}
+	if d.sub != nil {
+		for _, p := range d.sub.place {
+			g.inside[p] = false
+		}
+	}
+	g.queue, g.taken, g.order, g.stem, g.have = g.queue[:0], g.taken[:0], g.order[:0], g.stem[:0], nil
+}
+
+// branch finds out what of the forest has a destination below it. What is reached later has none.
+func (g *growth) branch() {
+	for k := len(g.order) - 1; k >= 0; k-- {
+		p := g.order[k]
+		switch c := g.entry[p]; {
+		case c == begins:
+			g.stems[p] = true
+		case g.isDest[p] || g.stems[p]:
+			g.stems[p], g.stems[g.net.from(c)] = true, true
+		}
+	}
+	for _, p := range g.order {
+		if !g.stems[p] {
+			continue
+		}
+		g.stem = append(g.stem, p)
+		g.first[p], g.next[p] = -1, -1
+		if c := g.entry[p]; c != begins {
+			from := g.net.from(c)
+			if g.first[from] < 0 {
+				g.first[from] = p
+			} else {
+				g.next[g.last[from]] = p
+			}
+			g.last[from] = p
+		}
 	}
 }
 
 // back says whether the way back over the channel by which p was reached is there at a moment.
-func (g *growth) back(p int32, now int) bool {
-	t, ok := g.time[g.entry[p]^1]
-	return ok && t <= now
+func (g *growth) back(p int32, now int32) bool {
+	t := g.time[g.entry[p]^1]
+	return t > 0 && t <= now
 }
 
 // ready says whether one pipeline of each source can serve all that it has reached.
-func (g *growth) ready(now int, sources []int32) bool {
-	g.good, g.able = map[int32]bool{}, map[int32]bool{}
-	for k := len(g.order) - 1; k >= 0; k-- {
-		p := g.order[k]
+func (g *growth) ready(now int32, sources []int32) bool {
+	for k := len(g.stem) - 1; k >= 0; k-- {
+		p := g.stem[k]
 		bad, last := 0, int32(-1)
-		for _, c := range g.kids[p] {
+		for c := g.first[p]; c >= 0; c = g.next[c] {
 			if !g.good[c] || !g.back(c, now) {
 				bad++
 				last = c
@@ -256,7 +306,7 @@ func (g *growth) ready(now int, sources []int32) bool {
 }
 
 // pipelines serve what source s has reached: one, or more of them where not even the whole network allows one.
-func (g *growth) pipelines(s int32, now int) (walks [][]int32) {
+func (g *growth) pipelines(s int32, now int32) (walks [][]int32) {
 	begin := []int32{s}
 	for len(begin) > 0 {
 		walk := []int32{s}
@@ -267,7 +317,7 @@ func (g *growth) pipelines(s int32, now int) (walks [][]int32) {
 			}
 			last, narrowest := int32(-1), math.Inf(1)
 			var bad []int32
-			for _, c := range g.kids[p] {
+			for c := g.first[p]; c >= 0; c = g.next[c] {
 				if !g.good[c] || !g.back(c, now) {
 					bad = append(bad, c)
 				}
@@ -277,13 +327,13 @@ func (g *growth) pipelines(s int32, now int) (walks [][]int32) {
 				last = bad[k]
 				bad = slices.Delete(bad, k, k+1)
 			} else if !back { // all are good: the narrowest way back is not taken
-				for _, c := range g.kids[p] {
+				for c := g.first[p]; c >= 0; c = g.next[c] {
 					if w := g.have[g.net.capacity[g.entry[c]^1]]; w < narrowest {
 						last, narrowest = c, w
 					}
 				}
 			}
-			for _, c := range g.kids[p] {
+			for c := g.first[p]; c >= 0; c = g.next[c] {
 				if c != last && !slices.Contains(bad, c) {
 					visit(c, true)
 				}

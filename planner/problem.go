@@ -163,21 +163,28 @@ func (p *pipe) served() int { return len(p.hosts) - 1 }
 // crosses a rate of 0.
 func (n *Network) pipe(demand int, hosts []int32) (_ pipe, ok bool) {
 	p := pipe{demand: demand, hosts: hosts}
-	var path []int32
+	path := n.path[:0]
+	defer func() { n.path = path }()
 	for i := 1; i < len(hosts); i++ {
 		if path, ok = n.way(path, hosts[i-1], hosts[i]); !ok {
 			return p, false
 		}
 	}
-	caps := make([]int32, len(path))
-	for i, c := range path {
-		caps[i] = n.capacity[c]
-		if n.rate[caps[i]] == 0 {
+	for i, c := range path { // from here on capacities
+		path[i] = n.capacity[c]
+		if n.rate[path[i]] == 0 {
 			return p, false
 		}
 	}
-	slices.Sort(caps)
-	for _, c := range caps {
+	slices.Sort(path)
+	different := 0
+	for i, c := range path {
+		if i == 0 || c != path[i-1] {
+			different++
+		}
+	}
+	p.use = make([]use, 0, different)
+	for _, c := range path {
 		if k := len(p.use); k > 0 && p.use[k-1].capacity == c {
 			p.use[k-1].times++
 		} else {

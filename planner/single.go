@@ -80,7 +80,7 @@ func (p *Planner) spare(k int, have []float64) (best []pipe) {
 			}
 		}
 	} else {
-		for _, w := range d.legs.way {
+		for _, w := range d.legs.ways() {
 			for _, u := range w {
 				if !know[u.capacity] && have[u.capacity] > 0 {
 					know[u.capacity] = true
