@@ -67,6 +67,24 @@ func (m *market) solve() (value, bound float64, err error) {
 	return value * m.unit, bound * m.unit, nil
 }
 
+// soon is what so many exchanges from where the program was make of it, by column in bytes per second. ok is false if that is no longer a point to begin at. Of the
+// last solution and its prices nothing changes.
+func (m *market) soon(exchanges int) (rates []float64, ok bool) {
+	m.steps.Most = exchanges
+	defer func() { m.steps.Most = 0 }()
+	sol, err := m.steps.Solve(m.prog)
+	if err != nil {
+		return nil, false
+	}
+	if _, _, err := m.prog.Check(sol); err != nil {
+		return nil, false
+	}
+	for i := range sol.X {
+		sol.X[i] *= m.unit
+	}
+	return sol.X, true
+}
+
 // work is how many exchanges and columns the program has taken so far.
 func (m *market) work() int {
 	n := len(m.prog.Cost)

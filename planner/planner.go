@@ -55,8 +55,9 @@ type Planner struct {
 	lost    []Unreachable
 	given   []Transfer
 
-	first []pipe // the widest pipelines of each transfer
-	pool  []pipe // what the last plan used
+	first []pipe             // the widest pipelines of each transfer
+	pool  []pipe             // what the last plan used
+	had   map[string]float64 // by name, of those in pool: bytes per second
 	theta *common
 	share float64     // bytes per second that each pair is to have
 	main  *generation // the optimum with floors
@@ -327,10 +328,13 @@ func (p *Planner) In(mode string) (*Plan, error) {
 	p.prove(plan)
 	if mode == Optimal {
 		p.class(plan)
-		p.pool = p.pool[:0]
+		p.pool, p.had = p.pool[:0], map[string]float64{}
 		for i, r := range rates {
 			if r > 0 {
-				p.pool = append(p.pool, pipes[i])
+				if p.had[name(&pipes[i])] == 0 {
+					p.pool = append(p.pool, pipes[i])
+				}
+				p.had[name(&pipes[i])] += r
 			}
 		}
 	}
@@ -439,6 +443,8 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 		return append(slices.Clone(p.free.pipes), p.rest...), append(p.free.rates(), p.rates...), nil
 	case !several && p.share == 0 && p.free != nil && p.free.solved():
 		return p.free.pipes, p.free.rates(), nil
+	case !several && p.goesOn() != nil:
+		return p.kept(p.goesOn())
 	}
 	// In the middle of it: the pipelines that there are, floors taken off, one class after the other.
 	pipes := append(slices.Clone(p.pool), p.first...) // after a change what was in use is nearly as good

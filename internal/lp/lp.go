@@ -84,6 +84,8 @@ func (p *Program) Entries(column int32) []Entry { return p.cols[column] }
 type Solution struct {
 	X []float64 // by column
 	Y []float64 // by row: its price
+
+	Early bool // it is not the optimum: x can be done, but prices prove no bound by themselves
 }
 
 // Solver answers programs. One that is asked again about a program that has grown may go on
@@ -115,7 +117,7 @@ func (o Or) Solve(p *Program) (Solution, error) {
 // may be off.
 const Tolerance = 2e-6
 
-// Check is the proof of an answer: the value of x, and the bound that y sets. It is an error if either breaks its
+// Check is the proof of an answer: the value of x, and the bound that y sets, which is infinite if the answer came early. It is an error if either breaks its
 // constraints by more than Tolerance. O(entries).
 func (p *Program) Check(s Solution) (value, bound float64, err error) {
 	if len(s.X) != len(p.Cost) || len(s.Y) != len(p.B) {
@@ -144,6 +146,9 @@ func (p *Program) Check(s Solution) (value, bound float64, err error) {
 			return 0, 0, fmt.Errorf("lp: the price of row %d is %g", i, s.Y[i])
 		}
 		bound += b * s.Y[i]
+	}
+	if s.Early {
+		return value, math.Inf(1), nil
 	}
 	for j, c := range p.Cost {
 		price, size := 0.0, math.Abs(c)

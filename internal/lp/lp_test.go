@@ -77,13 +77,13 @@ func TestCheckSees(t *testing.T) {
 		s    Solution
 		want string
 	}{
-		{Solution{[]float64{2}, []float64{3}}, ""},
-		{Solution{[]float64{2.1}, []float64{3}}, "row 0 is 2.1, more than 2"},
-		{Solution{[]float64{-1}, []float64{3}}, "column 0 is -1"},
-		{Solution{[]float64{2}, []float64{2.9}}, "the price of column 0 is 2.9, less than the 3"},
-		{Solution{[]float64{2}, []float64{-1}}, "the price of row 0 is -1"},
-		{Solution{[]float64{math.NaN()}, []float64{3}}, "column 0 is NaN"},
-		{Solution{nil, []float64{3}}, "0 columns"},
+		{Solution{X: []float64{2}, Y: []float64{3}}, ""},
+		{Solution{X: []float64{2.1}, Y: []float64{3}}, "row 0 is 2.1, more than 2"},
+		{Solution{X: []float64{-1}, Y: []float64{3}}, "column 0 is -1"},
+		{Solution{X: []float64{2}, Y: []float64{2.9}}, "the price of column 0 is 2.9, less than the 3"},
+		{Solution{X: []float64{2}, Y: []float64{-1}}, "the price of row 0 is -1"},
+		{Solution{X: []float64{math.NaN()}, Y: []float64{3}}, "column 0 is NaN"},
+		{Solution{X: nil, Y: []float64{3}}, "0 columns"},
 	} {
 		_, _, err := p.Check(c.s)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -297,5 +297,41 @@ func BenchmarkSimplex(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// An answer that comes early can be carried out, and going on from there comes to the same.
+func TestEarly(t *testing.T) {
+	early := 0
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 42))
+		p := random(rng, 40, 120, false, seed%2 == 0)
+		_, want := solved(t, &Simplex{Seed: seed}, p)
+		s := &Simplex{Seed: seed, Most: 5}
+		sol, err := s.Solve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, bound, err := p.Check(sol)
+		if err != nil || value > want+1e-5*(1+math.Abs(want)) || s.Steps > 5 || sol.Early != math.IsInf(bound, 1) {
+			t.Fatalf("seed %d: %v of %v after %d steps, bound %v: %v", seed, value, want, s.Steps, bound, err)
+		}
+		if sol.Early {
+			early++
+		}
+		s.Most = 0
+		if _, got := solved(t, s, p); math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
+			t.Fatalf("seed %d: %v, want %v", seed, got, want)
+		}
+		p.B[0] = 0 // where the basis was there may be nothing to begin at; then it says so
+		s.Most = 5
+		if sol, err := s.Solve(p); err == nil {
+			if _, _, err := p.Check(sol); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+	}
+	if early < 50 {
+		t.Errorf("%d of 100 came early", early)
 	}
 }

@@ -19,6 +19,7 @@ import (
 type Simplex struct {
 	Seed  uint64 // of what tells ties apart
 	Steps int    // exchanges so far, for whoever wants to know
+	Most  int    // exchanges in one call of Solve, which begins where the last one ended or fails; 0: any number, from wherever it takes
 
 	prog  *Program
 	f     factors
@@ -57,15 +58,18 @@ func (s *Simplex) Back(b Basis) {
 	s.head = append(s.head[:0], b.head...)
 }
 
-// Solve solves p. An error means that the numbers got out of hand, or that p has no bound.
+// Solve solves p. An error means that the numbers got out of hand, or that p has no bound. After Most exchanges the answer is as good as it is then.
 func (s *Simplex) Solve(p *Program) (Solution, error) {
 	if s.prog != p {
-		*s = Simplex{Seed: s.Seed, Steps: s.Steps, prog: p}
+		*s = Simplex{Seed: s.Seed, Steps: s.Steps, Most: s.Most, prog: p}
 	}
 	s.grow()
 	feasible := s.refresh()
 	if s.flip() {
 		feasible = s.refresh()
+	}
+	if !feasible && s.Most > 0 {
+		return Solution{}, errors.New("lp: right sides have changed, and the basis is no longer feasible")
 	}
 	if !feasible && !s.repair() && !s.again() {
 		return Solution{}, errors.New("lp: the program has no point to begin at")
@@ -77,7 +81,7 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 		return mends <= 5 && (s.repair() || s.again())
 	}
 	limit := 200*(len(p.B)+len(p.Cost)) + 10000
-	fresh := true
+	fresh, early := true, false
 	for step := 0; ; step++ {
 		if step > limit {
 			return Solution{}, fmt.Errorf("lp: no end after %d steps with %d rows and %d columns", step, len(p.B), len(p.Cost))
@@ -89,7 +93,8 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 			fresh = true
 		}
 		q := s.entering()
-		if q == none {
+		early = q != none && s.Most > 0 && step >= s.Most
+		if q == none || early {
 			if fresh {
 				break
 			}
@@ -115,7 +120,9 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 			s.Steps++
 		}
 	}
-	return s.answer(), nil
+	sol := s.answer()
+	sol.Early = early
+	return sol, nil
 }
 
 const none = math.MinInt32

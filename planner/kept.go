@@ -1,0 +1,110 @@
+package planner
+
+import "slices"
+
+// atOnce is how many exchanges of the simplex method there are before a plan after a change: half of what is to be gained by all of them
+// takes a tenth.
+const atOnce = 200
+
+// goesOn is the program that planning goes on with after a change on a network with cycles, where a program of the same pipelines would take
+// half a second from its beginning; nil if there is none, or it has been solved since.
+func (p *Planner) goesOn() *generation {
+	g := p.free
+	if p.o.Floor > 0 && p.main != nil {
+		g = p.main
+	}
+	if !p.warm || p.net.tree || p.o.MaxMin || g == nil || g.solved() {
+		return nil
+	}
+	return g
+}
+
+// kept is what a change leaves of the last plan, at once. What came and went is taken up by some exchanges from where the program was. Where a rate has
+// become smaller that is no point to begin at; then the pipelines of the last plan are what there is. Transfers of which a pair has less than the floor
+// get what they lack, all of their pairs, and whatever crosses a capacity that then carries too much is made slower. What is left over goes
+// to the pipelines in which it is worth most.
+func (p *Planner) kept(g *generation) ([]pipe, []float64, error) {
+	var had []pipe
+	var rates []float64
+	if x, ok := g.market.soon(atOnce); ok {
+		for i, c := range g.columns {
+			if q := g.pipes[i]; x[c] > 0 && !g.gone[q.demand] {
+				had, rates = append(had, q), append(rates, x[c])
+			}
+		}
+	} else {
+		for i := range p.pool {
+			had, rates = append(had, p.pool[i]), append(rates, p.had[name(&p.pool[i])])
+		}
+	}
+	var pipes, all []pipe
+	var each, of []float64
+	if p.share > 0 {
+		all, of = p.theta.plan(p.share)
+	}
+	laid := make([]float64, len(p.demands)) // the part of the floor that is given beforehand
+	for {
+		pipes, each = nil, nil
+		for i := range all {
+			if part := laid[all[i].demand]; part > 0 {
+				pipes, each = append(pipes, all[i]), append(each, part*of[i])
+			}
+		}
+		pipes, each = append(pipes, had...), append(each, p.net.slower(had, rates, p.net.load(pipes, each))...)
+		if p.share == 0 || !p.lacking(laid, pipes, each) {
+			break
+		}
+	}
+	left := slices.Clone(p.net.rate)
+	for c, l := range p.net.load(pipes, each) {
+		left[c] = max(left[c]-l, 0)
+	}
+	var more []pipe
+	for _, list := range [][]pipe{g.pipes, p.first} {
+		for _, q := range list {
+			if !g.gone[q.demand] && !slices.ContainsFunc(q.use, func(u use) bool { return left[u.capacity] < 1e-4*p.net.rate[u.capacity] }) {
+				more = append(more, q)
+			}
+		}
+	}
+	others, err := p.shares(more, left)
+	for i := range others {
+		others[i] *= 1 - 1e-6 // rounding takes nothing from the floors
+	}
+	return append(pipes, more...), append(each, others...), err
+}
+
+// lacking raises what is given beforehand to the transfers of which a pair has less than the floor, by what it lacks and a little. It says whether there are
+// any; nobody is who is given all of it.
+func (p *Planner) lacking(laid []float64, pipes []pipe, rates []float64) (some bool) {
+	got := map[member]float64{}
+	for i := range pipes {
+		for _, h := range pipes[i].hosts[1:] {
+			got[member{pipes[i].demand, h}] += rates[i]
+		}
+	}
+	for k := range p.demands {
+		least := p.share
+		for _, h := range p.demands[k].dests {
+			least = min(least, got[member{k, h}])
+		}
+		if laid[k] < 1 && least < p.share*(1-1e-9) {
+			laid[k], some = min(1, laid[k]+1.05-least/p.share), true
+		}
+	}
+	return some
+}
+
+// slower are rates of pipelines, as much lower as it takes for no capacity to carry more than it has beside load.
+func (n *Network) slower(pipes []pipe, rates, load []float64) []float64 {
+	lower := slices.Clone(rates)
+	for c, l := range n.load(pipes, rates) {
+		load[c] = max(n.rate[c]-load[c], 0) / max(l, 1e-300) // from here on the share that there is room for
+	}
+	for i := range pipes {
+		for _, u := range pipes[i].use {
+			lower[i] = min(lower[i], rates[i]*load[u.capacity])
+		}
+	}
+	return lower
+}

@@ -1,0 +1,58 @@
+package planner
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"github.com/freshet/freshet/topo"
+)
+
+// After a change on a network with cycles there is a plan again within few exchanges, which holds the floors and is nearly as good as the one in the end.
+func TestPlanAtOnceAfterAChange(t *testing.T) {
+	for _, floor := range []float64{0, 0.5} {
+		n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 4}, 8, 3, 8)
+		p, plan := planned(t, n, Options{Floor: floor}, ts[:7]...)
+		busy := slices.MaxFunc(plan.Links, func(a, b Load) int { return cmp.Compare(a.Load/a.Rate, b.Load/b.Rate) })
+		for _, c := range []struct {
+			what   string
+			change func() error
+		}{
+			{"one less", func() error { p.Remove(2); return nil }},
+			{"one more", func() error { _, err := p.Add(ts[7]); return err }},
+			{"a narrower link", func() error { return p.SetRate(busy.Channel, busy.Rate/2) }},
+			{"a wider link", func() error { return p.SetRate(busy.Channel, busy.Rate) }},
+		} {
+			if err := c.change(); err != nil {
+				t.Fatal(err)
+			}
+			for more := true; more && p.stage == finding; {
+				var err error
+				if more, err = p.Step(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g := p.goesOn()
+			if g == nil {
+				t.Fatalf("floor %v, %s: there is no program to go on with", floor, c.what)
+			}
+			before := g.market.steps.Steps
+			quick, err := p.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sound(t, p, quick)
+			if steps := g.market.steps.Steps - before; steps > atOnce || p.goesOn() != g {
+				t.Errorf("floor %v, %s: %d exchanges until there is a plan", floor, c.what, steps)
+			}
+			if quick.MinRate < p.share*(1-1e-5) {
+				t.Errorf("floor %v, %s: a pair has %v, less than the %v that all are to have", floor, c.what, quick.MinRate, p.share)
+			}
+			done := finished(t, p)
+			if quick.Throughput < 0.85*done.Throughput {
+				t.Errorf("floor %v, %s: at once %v, in the end %v", floor, c.what, quick.Throughput, done.Throughput)
+			}
+			t.Logf("floor %v, %s: at once %.4f of the end", floor, c.what, quick.Throughput/done.Throughput)
+		}
+	}
+}
