@@ -68,3 +68,15 @@ func TestQueue(t *testing.T) {
 		}
 	}
 }
+
+// Wide channels go first, then those near a source, then those of a source that serves few; the number tells the rest apart.
+func TestCandidates(t *testing.T) {
+	order := []candidate{{rate: 3, hops: 9, used: 9, channel: 9}, {rate: 2, hops: 1, used: 9, channel: 9}, {rate: 2, hops: 2, used: 1, channel: 9}, {rate: 2, hops: 2, used: 2, channel: 1}, {rate: 2, hops: 2, used: 2, channel: 2}}
+	for i, a := range order {
+		for k, b := range order {
+			if a.before(b) != (i < k) {
+				t.Errorf("%+v before %+v: %v", a, b, a.before(b))
+			}
+		}
+	}
+}
