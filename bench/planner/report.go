@@ -427,8 +427,8 @@ Median over the conditions, and from the least to the most.
 {{.Paper}}
 The paper's network was the map of a real platform, a tree, which was not published; how many thin links between sites it had, we do not know. Where there are many, pipelines
 gain more. Its four planners are flat, random, pipeline and paper. On a fat tree its growth follows links, and transfers follow routes; that is where pipelines of its kind lose to flat.
-{{.Figures}}
-## Of the bound
+
+{{.Figures}}## Of the bound
 
 Mean (least) over the conditions. On trees the bound is that of every plan there is, proved by column generation with exact pricing; so it is on a fat tree for 5 and 10
 destinations, and for 50 it is that of arborescences, a relaxation, and optimal is not proved to be. A floor of 0.5 gives every pair of a transfer and a destination half of what all can have at once;
