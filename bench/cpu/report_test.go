@@ -28,7 +28,7 @@ func TestCells(t *testing.T) {
 }
 
 // TestReport: page and picture come from the file alone. Runs in which processors were busy count for the
-// claims, and one that failed is told.
+// claims where links have no rate, and only there; one that failed is told.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "results.jsonl")
@@ -38,6 +38,9 @@ func TestReport(t *testing.T) {
 	var lines []byte
 	add := func(system string, rate unit.Bandwidth, seed int, cpu float64) {
 		r := bench.Result{Suite: "cpu", Cell: bench.Cell{Params: params(unit.GiB, rate), Algorithm: system, Seed: uint64(seed)}, Commit: "c", Command: "go run it", Busy: 0.99}
+		if rate == 400*unit.Mbit {
+			r.Busy = 0.5
+		}
 		r.Notes = map[string]string{"version": system + " 1.0", "tuning": "as it comes"}
 		if cpu == 0 {
 			r.Error = "it hung"
@@ -55,6 +58,8 @@ func TestReport(t *testing.T) {
 		add(libtorrent, 0, seed, 5)
 		add(withTLS, 400*unit.Mbit, seed, 3)
 		add(libtorrent, 400*unit.Mbit, seed, 5)
+		add(withTLS, 800*unit.Mbit, seed, 2)
+		add(libtorrent, 800*unit.Mbit, seed, 5)
 	}
 	add(aria, 0, 1, 0)
 	if err := os.WriteFile(file, lines, 0o644); err != nil {
@@ -71,6 +76,7 @@ func TestReport(t *testing.T) {
 	for _, want := range []string{
 		"links without a rate: processor time per GB of the first node, freshet tls over libtorrent tuned | ≤ 0.5 | 0.400 | met",
 		"links of 400 Mbit/s: processor time per GB of the first node, freshet tls over libtorrent tuned | ≤ 0.5 | 0.600 | missed",
+		"links of 800 Mbit/s: processor time per GB of the first node, freshet tls over libtorrent tuned | ≤ 0.5 | – | cpu-bound",
 		"| 0 | 1024 | freshet tls | 2.00", "libtorrent tuned 1.0", "Failed: it hung", "go run it",
 	} {
 		if !strings.Contains(page, want) {
