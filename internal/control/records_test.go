@@ -194,10 +194,18 @@ func TestLogOfTheEmbeddedServer(t *testing.T) {
 	if err := nc.Publish("up.n2.beat", nil); err != nil {
 		t.Fatal(err)
 	}
+	deadline := time.After(20 * time.Second)
 	select {
-	case <-refused: // logged before it is said
-	case <-time.After(20 * time.Second):
+	case <-refused:
+	case <-deadline:
 		t.Fatal("a node spoke for another one, and was not refused")
+	}
+	for !strings.Contains(log.String(), "Publish Violation") { // the server says it first, and logs it then
+		select {
+		case <-time.After(time.Millisecond):
+		case <-deadline:
+			t.Fatal("a node was refused, and the log does not have it")
+		}
 	}
 	natsLog{slog.New(slog.NewJSONHandler(&log, nil))}.Errorf("JetStream %s\nof %d", "out of resources", 7)
 	levels := map[string]string{}
