@@ -22,7 +22,7 @@
 //   - the paper then plans one transfer after the other anew on what the others leave (climb).
 //   - column generation (generate.go): at the prices that the program sets on links, the pipelines
 //     that are worth more than they cost are found and added, until there are none. On trees they are found exactly (price.go), and
-//     elsewhere for transfers of few destinations (legs.go), so that the prices prove a bound on every plan there is. The optimum on 400 hosts takes a second.
+//     elsewhere for transfers of few destinations (legs.go), so that the prices prove a bound on every plan there is. The optimum on 400 hosts takes a second. While there are few pipelines prices are approximate (glide.go).
 //     For many destinations on networks with cycles they are found greedily, and what is proved is that not even trees of copies would have more (ascent.go).
 //
 // Where the paper's text is wrong or open, the code says so where it departs from it.

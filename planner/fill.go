@@ -1,6 +1,10 @@
 package planner
 
-import "math"
+import (
+	"math"
+
+	"github.com/freshet/freshet/internal/heap"
+)
 
 // fill gives each pipeline what max-min fairness gives it: all rates rise together, each by
 // its weight, until a capacity is full; who uses it stays at that, the others go on. left is by capacity
@@ -35,17 +39,17 @@ func (n *Network) fill(pipes []pipe, weight func(p *pipe) float64, left []float6
 			pull[c] += weights[i] * u.times
 		}
 	}
-	var q queue[level]
+	var q heap.Heap[float64, int32, int32] // how high rates can rise before a capacity is full, the capacity, as of its stamp
 	for c, capacity := range capacities {
 		stamp[c] = 1
-		q.put(level{max(left[capacity], 0) / pull[c], capacity, 1})
+		q.Put(max(left[capacity], 0)/pull[c], capacity, 1)
 	}
 	stays := make([]bool, len(pipes))
 	var changed []int32
 	for len(q) > 0 {
-		l := q.take()
-		full := at(l.capacity)
-		if l.stamp != stamp[full] {
+		height, capacity, when := q.Take()
+		full := at(capacity)
+		if when != stamp[full] {
 			continue
 		}
 		changed = changed[:0]
@@ -54,7 +58,7 @@ func (n *Network) fill(pipes []pipe, weight func(p *pipe) float64, left []float6
 				continue
 			}
 			stays[m.pipe] = true
-			rates[m.pipe] = l.height * weights[m.pipe]
+			rates[m.pipe] = height * weights[m.pipe]
 			for _, u := range pipes[m.pipe].use {
 				c := at(u.capacity)
 				pull[c] -= weights[m.pipe] * u.times
@@ -70,7 +74,7 @@ func (n *Network) fill(pipes []pipe, weight func(p *pipe) float64, left []float6
 			}
 			stamp[c]++
 			if pull[c] > 1e-12 {
-				q.put(level{max(l.height, (left[capacity]-held[c])/pull[c]), capacity, stamp[c]})
+				q.Put(max(height, (left[capacity]-held[c])/pull[c]), capacity, stamp[c])
 			}
 		}
 	}
@@ -83,18 +87,4 @@ func (n *Network) fill(pipes []pipe, weight func(p *pipe) float64, left []float6
 		}
 	}
 	return rates
-}
-
-// level is how high rates can rise before a capacity is full, as of its stamp.
-type level struct {
-	height   float64
-	capacity int32
-	stamp    int32
-}
-
-func (l level) before(o level) bool {
-	if l.height != o.height {
-		return l.height < o.height
-	}
-	return l.capacity < o.capacity
 }

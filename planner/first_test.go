@@ -48,34 +48,20 @@ func TestGrownTwice(t *testing.T) {
 	}
 }
 
-func TestQueue(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 32))
-	for n := range 200 {
-		var q queue[level]
-		for i := range n {
-			q.put(level{height: float64(rng.IntN(20)), capacity: int32(i)})
-		}
-		var last level
-		for i := range n {
-			l := q.take()
-			if i > 0 && !last.before(l) {
-				t.Fatalf("%v after %v", l, last)
-			}
-			last = l
-		}
-		if len(q) > 0 {
-			t.Errorf("%d of %d are left", len(q), n)
-		}
-	}
-}
-
 // Wide channels go first, then those near a source, then those of a source that serves few; the number tells the rest apart.
 func TestCandidates(t *testing.T) {
-	order := []candidate{{rate: 3, hops: 9, used: 9, channel: 9}, {rate: 2, hops: 1, used: 9, channel: 9}, {rate: 2, hops: 2, used: 1, channel: 9}, {rate: 2, hops: 2, used: 2, channel: 1}, {rate: 2, hops: 2, used: 2, channel: 2}}
-	for i, a := range order {
-		for k, b := range order {
-			if a.before(b) != (i < k) {
-				t.Errorf("%+v before %+v: %v", a, b, a.before(b))
+	order := []struct {
+		rate                float64
+		hops, used, channel int32
+	}{{3, 9, 9, 9}, {2, 1, 9, 8}, {2, 2, 1, 7}, {2, 2, 2, 1}, {2, 2, 2, 2}, {0, 0, 0, 0}}
+	for seed := range uint64(20) {
+		var q candidates
+		for _, i := range rand.New(rand.NewPCG(seed, 1)).Perm(len(order)) {
+			q.put(order[i].rate, order[i].hops, order[i].used, order[i].channel)
+		}
+		for i, want := range order {
+			if got := q.take(); got != want.channel {
+				t.Errorf("seed %d: channel %d as number %d, want %d", seed, got, i, want.channel)
 			}
 		}
 	}

@@ -19,6 +19,8 @@ type generation struct {
 	worth   []float64 // by demand: of a byte per second at one destination; 0: it is there for floors alone
 	gone    []bool    // by demand: it has been taken out
 	market  *market
+	glide   *lp.Glide   // what solves the program at first, see glides; nil: it is exact from now on
+	had     lp.Solution // the last one before a change
 	pricer  *pricer
 	pipes   []pipe           // by column
 	at      map[string]int32 // column by demand and hosts
@@ -34,7 +36,8 @@ type generation struct {
 	free   float64 // the same for the whole network without floors
 	freeBy string
 	value  float64 // of the last solution
-	mark   float64 // the value when it was last much better than before
+	mark   float64 // the value when it was last much better than before, and while it glides
+	low    float64 // the bound then
 	slow   int     // rounds since
 	turns  int     // rounds in all
 }
@@ -58,6 +61,9 @@ func (n *Network) generate(demands []demand, worth []float64, have []float64, be
 		market: n.market(have, &lp.Simplex{Seed: 1}),
 	}
 	g.pricer = &pricer{net: n, price: g.market.price}
+	if g.pairs() >= glidesFrom {
+		g.glide = &lp.Glide{Steps: glideSteps}
+	}
 	g.anew()
 	for i := range begin {
 		g.take(begin[i])
@@ -69,7 +75,7 @@ func (n *Network) generate(demands []demand, worth []float64, have []float64, be
 func (g *generation) anew() {
 	g.bound, g.by = g.access(), "downlinks"
 	g.free, g.freeBy = g.bound, g.by
-	g.value, g.mark, g.slow, g.turns = 0, 0, 0, 0
+	g.value, g.mark, g.low, g.slow, g.turns = 0, 0, g.bound, 0, 0
 }
 
 // access is what the destinations' own links let in at most.
@@ -420,7 +426,34 @@ func (g *generation) change(demands []demand, live []bool) {
 		}
 	}
 	g.anew()
+	if g.solved() {
+		g.had = g.market.sol
+	}
 	g.market.sol = lp.Solution{}
+	if g.glide = nil; g.pairs() >= glidesFrom {
+		g.glide = g.onwards()
+	}
+}
+
+// pairs is how many pairs of a transfer and a destination there are.
+func (g *generation) pairs() (n int) {
+	for k := range g.demands {
+		n += len(g.demands[k].dests)
+	}
+	return n
+}
+
+// onwards glides on from the last solution before a change, without what has gone since.
+func (g *generation) onwards() *lp.Glide {
+	had := slices.Clone(g.had.X)
+	for i, c := range g.columns {
+		if g.gone[g.pipes[i].demand] && int(c) < len(had) {
+			had[c] = 0
+		}
+	}
+	glide := &lp.Glide{Steps: glideSteps}
+	glide.Begin(g.market.prog, had, g.had.Y)
+	return glide
 }
 
 // copied is a generation with the pipelines that g uses, on all of the network, without floors.
@@ -431,7 +464,20 @@ func (g *generation) copied(worth []float64) *generation {
 			begin = append(begin, g.pipes[i])
 		}
 	}
-	return g.net.generate(g.demands, worth, g.net.rate, begin)
+	c := g.net.generate(g.demands, worth, g.net.rate, begin)
+	if c.glide != nil { // from where g was
+		x, y := make([]float64, len(c.market.prog.Cost)), make([]float64, len(c.market.prog.B))
+		for i := range c.pipes {
+			x[c.columns[i]] = g.market.rate(g.columns[g.at[name(&c.pipes[i])]]) / c.market.unit
+		}
+		for k, r := range c.market.row {
+			if r >= 0 {
+				y[r] = g.market.price[k]
+			}
+		}
+		c.glide.Begin(c.market.prog, x, y)
+	}
+	return c
 }
 
 // solved says whether there are rates to speak of.

@@ -13,20 +13,20 @@ func (p *Planner) goesOn() *generation {
 	if p.o.Floor > 0 && p.main != nil {
 		g = p.main
 	}
-	if !p.warm || p.net.tree || p.o.MaxMin || g == nil || g.solved() {
+	if !p.warm || p.net.tree && p.pairs() < glidesFrom || p.o.MaxMin || g == nil || g.solved() {
 		return nil
 	}
 	return g
 }
 
-// kept is what a change leaves of the last plan, at once. What came and went is taken up by some exchanges from where the program was. Where a rate has
-// become smaller that is no point to begin at; then the pipelines of the last plan are what there is. Transfers of which a pair has less than the floor
+// kept is what a change leaves of the last plan, at once. What came and went is taken up by some exchanges from where the program was, or some steps. Where a rate has
+// become smaller that is no point for exchanges to begin at; then the pipelines of the last plan are what there is. Transfers of which a pair has less than the floor
 // get what they lack, all of their pairs, and whatever crosses a capacity that then carries too much is made slower. What is left over goes
 // to the pipelines in which it is worth most.
 func (p *Planner) kept(g *generation) ([]pipe, []float64, error) {
 	var had []pipe
 	var rates []float64
-	if x, ok := g.market.soon(atOnce); ok {
+	if x, ok := p.soon(g); ok {
 		for i, c := range g.columns {
 			if q := g.pipes[i]; x[c] > 0 && !g.gone[q.demand] {
 				had, rates = append(had, q), append(rates, x[c])
@@ -37,6 +37,27 @@ func (p *Planner) kept(g *generation) ([]pipe, []float64, error) {
 			had, rates = append(had, p.pool[i]), append(rates, p.had[name(&p.pool[i])])
 		}
 	}
+	return p.mended(g, had, rates)
+}
+
+// soon are rates of g's columns that few exchanges find from where it was, or where there are many pairs as many steps as a round that
+// glides has, which change nothing in g. ok is false if there is no point to begin at.
+func (p *Planner) soon(g *generation) (rates []float64, ok bool) {
+	if p.pairs() < glidesFrom {
+		return g.market.soon(atOnce)
+	}
+	sol, err := g.onwards().Solve(g.market.prog)
+	if err != nil {
+		return nil, false
+	}
+	for i := range sol.X {
+		sol.X[i] *= g.market.unit
+	}
+	return sol.X, true
+}
+
+// mended are pipelines at these rates, or less where capacities want it, with what the floor lacks, and what is left over.
+func (p *Planner) mended(g *generation, had []pipe, rates []float64) ([]pipe, []float64, error) {
 	var pipes, all []pipe
 	var each, of []float64
 	if p.share > 0 {
@@ -66,6 +87,13 @@ func (p *Planner) kept(g *generation) ([]pipe, []float64, error) {
 				more = append(more, q)
 			}
 		}
+	}
+	if p.pairs() >= glidesFrom { // a program of all that has a little left over would take longest
+		others := p.net.fill(more, func(q *pipe) float64 { return float64(q.served()) }, left)
+		for i := range others {
+			others[i] *= 1 - 1e-6
+		}
+		return append(pipes, more...), append(each, others...), nil
 	}
 	others, err := p.shares(more, left)
 	for i := range others {

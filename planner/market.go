@@ -47,8 +47,10 @@ func (m *market) add(worth float64, uses []use, more ...lp.Entry) int32 {
 
 // solve solves the program, and believes only what it has checked. bound is what the prices prove about these
 // columns.
-func (m *market) solve() (value, bound float64, err error) {
-	if m.sol, err = m.solver.Solve(m.prog); err != nil {
+func (m *market) solve() (value, bound float64, err error) { return m.ask(m.solver) }
+
+func (m *market) ask(solver lp.Solver) (value, bound float64, err error) {
+	if m.sol, err = solver.Solve(m.prog); err != nil {
 		return 0, 0, fmt.Errorf("planner: %w", err)
 	}
 	if value, bound, err = m.prog.Check(m.sol); err != nil {

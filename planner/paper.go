@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/freshet/freshet/internal/heap"
 	"github.com/freshet/freshet/internal/lp"
 )
 
@@ -97,7 +98,7 @@ func (n *Network) split(demand int, hosts []int32) (pipes []pipe) {
 type growth struct {
 	net   *Network
 	have  []float64 // by capacity
-	queue queue[candidate]
+	queue candidates
 	taken []int32 // channels in the order in which they were taken
 	order []int32 // places as they were reached
 	stem  []int32 // those of them that are sources or have a destination at or below
@@ -123,23 +124,19 @@ const (
 	unknown = -2
 )
 
-type candidate struct {
-	rate    float64
-	hops    int32
-	used    int32
-	channel int32
+// candidates are channels that leave what is reached. The widest comes first, of even ones the nearest to its source, then that of the source that has the
+// fewest destinations so far; the number tells the rest apart.
+type candidates struct {
+	heap.Heap[float64, uint64, int32]
 }
 
-func (x candidate) before(y candidate) bool {
-	switch {
-	case x.rate != y.rate:
-		return x.rate > y.rate
-	case x.hops != y.hops:
-		return x.hops < y.hops
-	case x.used != y.used:
-		return x.used < y.used
-	}
-	return x.channel < y.channel
+func (q *candidates) put(rate float64, hops, used, channel int32) {
+	q.Put(-rate, uint64(hops)<<32|uint64(used), channel)
+}
+
+func (q *candidates) take() (channel int32) {
+	_, _, channel = q.Take()
+	return channel
 }
 
 // grown are the pipelines of one transfer on what capacities have.
@@ -174,8 +171,8 @@ func (n *Network) grown(d *demand, have []float64) (walks [][]int32) {
 		g.reach(d, s, s, begins, 0)
 	}
 	now, served, need, look := int32(0), 0, int32(0), int32(0)
-	for len(g.queue) > 0 {
-		c := g.queue.take().channel
+	for len(g.queue.Heap) > 0 {
+		c := g.queue.take()
 		now++
 		g.time[c] = now
 		g.taken = append(g.taken, c)
@@ -224,7 +221,7 @@ func (g *growth) reach(d *demand, p, from, by, hops int32) {
 	g.order = append(g.order, p)
 	for _, c := range n.out[p] {
 		if q := n.to(c); n.of(c) > 0 && (d.sub == nil || g.inside[q]) && (q >= int32(n.hosts) || g.isDest[q]) {
-			g.queue.put(candidate{g.have[n.capacity[c]], hops, g.used[from], c})
+			g.queue.put(g.have[n.capacity[c]], hops, g.used[from], c)
 		}
 	}
 }
@@ -245,7 +242,7 @@ func (g *growth) forget(d *demand) {
 			g.inside[p] = false
 		}
 	}
-	g.queue, g.taken, g.order, g.stem, g.have = g.queue[:0], g.taken[:0], g.order[:0], g.stem[:0], nil
+	g.queue.Heap, g.taken, g.order, g.stem, g.have = g.queue.Heap[:0], g.taken[:0], g.order[:0], g.stem[:0], nil
 }
 
 // branch finds out what of the forest has a destination below it. What is reached later has none.

@@ -70,6 +70,7 @@ type Planner struct {
 	stage int
 	warm  bool              // the programs have been solved before, for other transfers or rates
 	begun bool              // the one with floors knows the floor
+	early bool              // and goes first
 	spent int               // work so far
 	drawn map[string][]pipe // by mode
 
@@ -323,6 +324,7 @@ func (p *Planner) In(mode string) (*Plan, error) {
 		return nil, err
 	}
 	p.net.fit(pipes, rates)
+	p.net.sweep(pipes, rates, p.share)
 	plan := p.result(pipes, rates)
 	plan.Mode = mode
 	p.prove(plan)
@@ -439,6 +441,8 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 		return p.plan.pipes, p.plan.rates(), nil
 	case !several && p.holds(p.main) && (p.rest == nil || p.main.value >= p.free.value+p.net.brought(p.rest, p.rates)):
 		return p.main.pipes, p.main.rates(), nil
+	case !several && p.rest == nil && p.share > 0 && p.main != nil && p.main.glide != nil && p.main.solved() && !p.warm:
+		return p.mended(p.main, p.main.pipes, p.main.rates())
 	case !several && p.rest != nil && p.free != nil && p.free.solved():
 		return append(slices.Clone(p.free.pipes), p.rest...), append(p.free.rates(), p.rates...), nil
 	case !several && p.share == 0 && p.free != nil && p.free.solved():

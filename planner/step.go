@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// Stages of planning. After a change the programs are as good as ready, and the one with floors goes first.
+// Stages of planning. After a change the programs are as good as ready, and those that glide are soon; there the one with floors goes first.
 const (
 	finding  = iota // theta, what all can have at once
 	throughs        // the optimum without floors
@@ -25,7 +25,7 @@ func (p *Planner) Step() (more bool, err error) {
 			}
 		}
 		p.stage = throughs
-		if p.warm && p.main != nil && p.share > 0 {
+		if p.early = p.share > 0 && (p.warm && p.main != nil || !p.warm && !many && p.pairs() >= glidesFrom); p.early {
 			p.stage = floored
 		}
 	case throughs:
@@ -38,7 +38,11 @@ func (p *Planner) Step() (more bool, err error) {
 					have[c] = max(have[c]-l, 0)
 				}
 			}
-			p.free = p.net.generate(p.demands, p.even(), have, append(slices.Clone(p.pool), p.first...))
+			if p.main != nil {
+				p.free = p.main.copied(p.even())
+			} else {
+				p.free = p.net.generate(p.demands, p.even(), have, append(slices.Clone(p.pool), p.first...))
+			}
 		}
 		more, err := p.round(p.free)
 		if err != nil || more {
@@ -54,9 +58,13 @@ func (p *Planner) Step() (more bool, err error) {
 		}
 	case floored:
 		if p.main == nil {
-			p.main = p.free.copied(p.even())
-			for _, q := range p.rest {
-				p.main.take(q)
+			if p.free != nil {
+				p.main = p.free.copied(p.even())
+				for _, q := range p.rest {
+					p.main.take(q)
+				}
+			} else {
+				p.main = p.net.generate(p.demands, p.even(), p.net.rate, append(slices.Clone(p.pool), p.first...))
 			}
 		}
 		if !p.begun {
@@ -68,7 +76,7 @@ func (p *Planner) Step() (more bool, err error) {
 			return more, err
 		}
 		p.stage = weighing
-		if p.warm {
+		if p.early {
 			p.stage = throughs
 		}
 	case weighing:
@@ -157,9 +165,9 @@ func (p *Planner) over() bool {
 	switch further := p.uneven() || p.o.MaxMin; {
 	case p.stage == finding:
 		part = 0.25
-	case p.stage == throughs && (p.share > 0 && !p.warm || further):
+	case p.stage == throughs && (p.share > 0 && !p.early || further):
 		part = 0.5
-	case p.stage == floored && (p.warm || further):
+	case p.stage == floored && (p.early || further):
 		part = 0.75
 	}
 	return p.o.Work > 0 && float64(p.spent) >= part*float64(p.o.Work)
@@ -205,6 +213,9 @@ func (p *Planner) floors(g *generation) {
 // round is one round of a generation. It is at its end when nothing is to be gained any more; where pricing is greedy,
 // when little was in several rounds.
 func (p *Planner) round(g *generation) (more bool, err error) {
+	if g.glide != nil {
+		return p.glides(g)
+	}
 	before := g.market.work()
 	if err := g.solve(); err != nil {
 		return false, err

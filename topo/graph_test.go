@@ -465,3 +465,22 @@ func BenchmarkKeep(b *testing.B) {
 	runtime.KeepAlive(text)
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB")
 }
+
+// BenchmarkTable is the table of a destination in a network that is no tree.
+func BenchmarkTable(b *testing.B) {
+	for _, hosts := range []int{400, 10_000} {
+		b.Run(fmt.Sprintf("fattree/hosts=%d", hosts), func(b *testing.B) {
+			n, err := Shape{Kind: "fattree", Hosts: hosts}.Network()
+			if err != nil {
+				b.Fatal(err)
+			}
+			r := NewRouter(n)
+			k := r.newCore()
+			for i := 0; b.Loop(); i++ {
+				to := i % len(k.tables)
+				k.tables[to] = nil
+				k.table(int32(to))
+			}
+		})
+	}
+}

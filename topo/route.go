@@ -3,6 +3,8 @@ package topo
 import (
 	"slices"
 	"time"
+
+	"github.com/freshet/freshet/internal/heap"
 )
 
 // Router finds routes. Where the graph is no tree it keeps a table for each end that
@@ -143,7 +145,7 @@ type core struct {
 	delay   []time.Duration
 	links   []int32 // -1: not reached
 	settled []bool
-	queue   []reach
+	queue   heap.Heap[time.Duration, int32, int32] // delay, links, number
 }
 
 // hop is a channel as the place sees it where it begins.
@@ -151,17 +153,6 @@ type hop struct {
 	to      int32 // number in the core
 	channel Channel
 	delay   time.Duration
-}
-
-// reach is how far a place is from the destination.
-type reach struct {
-	delay time.Duration
-	links int32
-	at    int32
-}
-
-func (a reach) before(b reach) bool {
-	return a.delay < b.delay || a.delay == b.delay && a.links < b.links
 }
 
 func (g *Graph) newCore() *core {
@@ -213,21 +204,21 @@ func (k *core) table(to int32) []Channel {
 		k.links[i], k.settled[i] = -1, false
 	}
 	k.links[to], k.delay[to] = 0, 0
-	k.push(reach{at: to})
+	k.queue.Put(0, 0, to)
 	for len(k.queue) > 0 {
-		r := k.pop()
-		if k.settled[r.at] {
+		delay, links, at := k.queue.Take()
+		if k.settled[at] {
 			continue
 		}
-		k.settled[r.at] = true
-		if r.at != to && !k.passes[r.at] {
+		k.settled[at] = true
+		if at != to && !k.passes[at] {
 			continue
 		}
-		for _, h := range k.out(r.at) {
-			d := reach{r.delay + h.delay, r.links + 1, h.to}
-			if !k.settled[h.to] && (k.links[h.to] < 0 || d.before(reach{k.delay[h.to], k.links[h.to], h.to})) {
-				k.delay[h.to], k.links[h.to] = d.delay, d.links
-				k.push(d)
+		for _, h := range k.out(at) {
+			d, l := delay+h.delay, links+1
+			if !k.settled[h.to] && (k.links[h.to] < 0 || d < k.delay[h.to] || d == k.delay[h.to] && l < k.links[h.to]) {
+				k.delay[h.to], k.links[h.to] = d, l
+				k.queue.Put(d, l, h.to)
 			}
 		}
 	}
@@ -251,45 +242,4 @@ func (k *core) table(to int32) []Channel {
 	}
 	k.tables[to] = next
 	return next
-}
-
-// push and pop are those of a binary heap.
-func (k *core) push(r reach) {
-	k.queue = append(k.queue, r)
-	q, i := k.queue, len(k.queue)-1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !r.before(q[up]) {
-			break
-		}
-		q[i] = q[up]
-		i = up
-	}
-	q[i] = r
-}
-
-func (k *core) pop() reach {
-	q := k.queue
-	first, r := q[0], q[len(q)-1]
-	q = q[:len(q)-1]
-	k.queue = q
-	i := 0
-	for {
-		down := 2*i + 1
-		if down >= len(q) {
-			break
-		}
-		if down+1 < len(q) && q[down+1].before(q[down]) {
-			down++
-		}
-		if !q[down].before(r) {
-			break
-		}
-		q[i] = q[down]
-		i = down
-	}
-	if len(q) > 0 {
-		q[i] = r
-	}
-	return first
 }

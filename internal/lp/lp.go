@@ -77,6 +77,17 @@ func (p *Program) Column(cost float64, entries ...Entry) int32 {
 	return j
 }
 
+// scale is the largest right side, or 1 if there is none.
+func (p *Program) scale() (most float64) {
+	for _, b := range p.B {
+		most = max(most, math.Abs(b))
+	}
+	if most == 0 {
+		return 1
+	}
+	return most
+}
+
 // Entries are those of a column, by row. They belong to p.
 func (p *Program) Entries(column int32) []Entry { return p.cols[column] }
 

@@ -137,13 +137,7 @@ func (s *Simplex) grow() {
 		}
 		s.head = append(s.head, v)
 	}
-	s.scale = 0
-	for _, b := range p.B {
-		s.scale = max(s.scale, math.Abs(b))
-	}
-	if s.scale == 0 {
-		s.scale = 1
-	}
+	s.scale = p.scale()
 	rng := rand.New(rand.NewPCG(s.Seed, 0x6c70))
 	s.b = s.b[:0]
 	for _, b := range p.B {
@@ -189,6 +183,7 @@ func (s *Simplex) refresh() bool {
 	s.f.solveT(s.y, nil)
 	copy(s.x, s.b)
 	s.f.solve(s.x, nil)
+	s.refine()
 	for j := range p.Cost {
 		s.worth[j] = s.gain(int32(j))
 	}
@@ -198,6 +193,38 @@ func (s *Simplex) refresh() bool {
 		}
 	}
 	return true
+}
+
+// refine takes from x and y what factors have lost by rounding: if the equations are wrong by much, what is wrong is solved for once more.
+func (s *Simplex) refine() {
+	p := s.prog
+	wrong, dear := s.alpha, s.rho
+	copy(wrong, s.b)
+	for i, v := range s.head {
+		if v < 0 {
+			wrong[i] -= s.x[i]
+			dear[i] = -s.y[i]
+			continue
+		}
+		dear[i] = p.Cost[v]
+		for _, e := range p.cols[v] {
+			wrong[e.At] -= e.Value * s.x[i]
+			dear[i] -= e.Value * s.y[e.At]
+		}
+	}
+	most := 0.0
+	for i := range wrong {
+		most = max(most, math.Abs(wrong[i]), math.Abs(dear[i]))
+	}
+	if most < 1e-9 {
+		return
+	}
+	s.f.solve(wrong, nil)
+	s.f.solveT(dear, nil)
+	for i := range wrong {
+		s.x[i] += wrong[i]
+		s.y[i] += dear[i]
+	}
 }
 
 // gain is what a unit of column j is worth at the prices y, more than it costs.

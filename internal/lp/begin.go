@@ -1,0 +1,109 @@
+package lp
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+)
+
+// Begin makes s go on from a vertex that is worth no less than x, which must be feasible, but for floors; columns that it is too short for are nothing. Of the columns that are something at x one after the other is made larger or
+// smaller, whichever is worth more, until it comes into the basis or to nothing (Megiddo 1991). Each takes less than an exchange, and there are
+// no more than columns that are something.
+func (s *Simplex) Begin(p *Program, x []float64) error {
+	*s = Simplex{Seed: s.Seed, Steps: s.Steps, Most: s.Most, prog: p}
+	s.grow()
+	at := make([]float64, len(p.Cost)) // what is neither in the basis nor nothing, in units of scale
+	var pending []int32
+	for j, v := range x {
+		at[j] = v / s.scale
+	}
+	for i, j := range p.first {
+		if j < 0 {
+			continue
+		}
+		at[j] = 0
+		left := s.b[i]
+		for _, e := range p.rows[i] {
+			left -= e.Value * at[e.At]
+		}
+		if left >= 0 { // a floor that is held: what it lacks is not in the basis
+			s.head[i] = ^int32(i)
+		}
+	}
+	for j, v := range at {
+		if v > 1e-9 {
+			pending = append(pending, int32(j))
+		}
+	}
+	slices.SortStableFunc(pending, func(a, b int32) int { return cmp.Compare(at[b], at[a]) })
+	build := func() {
+		head, _ := s.f.build(len(p.B), s.head, p.cols)
+		s.head = head
+		copy(s.x, s.b)
+		for _, j := range pending {
+			for _, e := range p.cols[j] {
+				s.x[e.At] -= e.Value * at[j]
+			}
+		}
+		s.f.solve(s.x, nil)
+	}
+	build()
+	for len(pending) > 0 {
+		if len(s.f.etas) >= 100 || len(s.f.eRow) > 3*len(p.B)+len(s.f.uRow)+1000 {
+			build()
+		}
+		j := pending[0]
+		pending = pending[1:]
+		clear(s.alpha)
+		for _, e := range p.cols[j] {
+			s.alpha[e.At] = e.Value
+		}
+		s.f.solve(s.alpha, &s.half)
+		worth := p.Cost[j]
+		for i, a := range s.alpha {
+			if a != 0 && s.head[i] >= 0 {
+				worth -= p.Cost[s.head[i]] * a
+			}
+		}
+		sign := 1.0
+		if worth < 0 {
+			sign = -1
+		}
+		const rounding = 1e-10
+		step := math.Inf(1)
+		for i, a := range s.alpha {
+			if a *= sign; a > 1e-9 {
+				step = min(step, (max(s.x[i], 0)+rounding)/a)
+			}
+		}
+		if sign < 0 && step >= at[j] || math.IsInf(step, 1) && at[j] < 1e-9 {
+			for i, a := range s.alpha {
+				s.x[i] += at[j] * a
+			}
+			continue
+		}
+		if math.IsInf(step, 1) {
+			s.prog = nil
+			return errors.New("lp: the program has no bound")
+		}
+		r := -1
+		for i, a := range s.alpha {
+			if a *= sign; a > 1e-9 && max(s.x[i], 0)/a <= step && (r < 0 || a > sign*s.alpha[r]) {
+				r = i
+			}
+		}
+		step = max(s.x[r], 0) / s.alpha[r] // with its sign
+		clear(s.rho)
+		s.rho[r] = 1
+		s.f.solveT(s.rho, &s.halfRow)
+		for i, a := range s.alpha {
+			s.x[i] -= step * a
+		}
+		s.x[r] = at[j] + step
+		s.head[r] = j
+		s.Steps++
+		s.f.exchange(int32(r), s.alpha[r], &s.half, &s.halfRow)
+	}
+	return nil
+}
