@@ -34,7 +34,9 @@ const module = "github.com/freshet/freshet"
 const order = `
 	# Rules: nothing touches the world.
 	NONE < unit < piece < steal, exchange;
-	unit < internal/form < topo;
+	NONE < internal/heap;
+	unit < internal/form;
+	internal/form, internal/heap < topo;
 	steal < internal/account;
 	NONE < sim, internal/lp;
 	internal/lp < internal/lp/highs;
@@ -118,7 +120,7 @@ const fences = `
 `
 
 // rules are the packages that must be pure: see impurities.
-var rules = []string{"unit", "piece", "steal", "exchange", "internal/account", "internal/form", "topo", "sim", "internal/picture", "internal/lp", "planner"}
+var rules = []string{"unit", "piece", "steal", "exchange", "internal/account", "internal/form", "internal/heap", "topo", "sim", "internal/picture", "internal/lp", "planner"}
 
 func TestDependencyOrder(t *testing.T) {
 	may, err := parseOrder(order)
@@ -147,6 +149,84 @@ func TestRulesArePure(t *testing.T) {
 			for _, p := range impurities(f) {
 				t.Error(p)
 			}
+		}
+	}
+}
+
+// The tests that the Makefile runs without the race detector are of packages where it has nothing to find: neither they nor their tests start
+// a goroutine, or have anything that is only there for several. What they import from others of ours is in the list, too, or is run with the detector by its own tests.
+func TestNothingRunsBesideWhatIsAlone(t *testing.T) {
+	text, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\nALONE ")
+	line, _, _ := strings.Cut(rest, "\n")
+	_, list, _ := strings.Cut(line, ":=")
+	alone := strings.Fields(list)
+	if len(alone) == 0 {
+		t.Fatal("the Makefile has no list ALONE")
+	}
+	for _, pkg := range alone {
+		names, err := filepath.Glob(filepath.Join(filepath.FromSlash(pkg), "*.go"))
+		if err != nil || len(names) == 0 {
+			t.Errorf("ALONE names %s, which has %d files, %v", pkg, len(names), err)
+		}
+		for _, name := range names {
+			fset := token.NewFileSet()
+			parsed, err := parser.ParseFile(fset, name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range company(file{parsed, fset}) {
+				t.Errorf("%s; take %s out of ALONE in the Makefile", p, pkg)
+			}
+		}
+	}
+}
+
+// company names what in a file runs beside other things, or is there for what does; and unsafe, since it is the race detector's build that checks pointers.
+func company(f file) []string {
+	var found []string
+	for _, spec := range f.Imports {
+		switch path := importPath(spec); {
+		case strings.HasPrefix(path, "sync/"), strings.HasPrefix(path, "golang.org/x/sync"), path == "testing/synctest", path == "unsafe", path == "C":
+			found = append(found, fmt.Sprintf("%s: import of %s", f.at(spec), path))
+		}
+	}
+	ast.Inspect(f.File, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			found = append(found, fmt.Sprintf("%s: go statement", f.at(n)))
+		case *ast.SelectorExpr:
+			x, _ := n.X.(*ast.Ident)
+			switch name := n.Sel.Name; {
+			case name == "Parallel", name == "RunParallel", name == "AfterFunc", x != nil && x.Name == "sync" && !strings.HasPrefix(name, "Once"): // what is made once may be
+				found = append(found, fmt.Sprintf("%s: %s", f.at(n), name))
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func TestCompanyIsSeen(t *testing.T) {
+	for text, want := range map[string]int{
+		"package p; func f() { go g() }":                                1,
+		"package p; import \"sync\"; var mu sync.Mutex":                 1,
+		"package p; import \"sync/atomic\"; var n atomic.Int32":         1,
+		"package p; import \"time\"; func f() { time.AfterFunc(1, f) }": 1,
+		"package p; func f(t *testing.T) { t.Parallel() }":              1,
+		"package p; import \"time\"; func f() { time.Now() }":           0,
+		"package p; import \"sync\"; var once = sync.OnceValue(f)":      0,
+	} {
+		fset := token.NewFileSet()
+		parsed, err := parser.ParseFile(fset, "p.go", text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := company(file{parsed, fset}); len(got) != want {
+			t.Errorf("%s: found %q, want %d", text, got, want)
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -70,6 +71,34 @@ func (p Params) String() string {
 		fmt.Fprintf(&b, "%s=%s", k, p[k])
 	}
 	return b.String()
+}
+
+// Int and Float are a parameter that is a number.
+func (p Params) Int(name string) (int, error) {
+	n, err := strconv.Atoi(p[name])
+	return n, p.explain(name, err)
+}
+
+func (p Params) Float(name string) (float64, error) {
+	v, err := strconv.ParseFloat(p[name], 64)
+	return v, p.explain(name, err)
+}
+
+func (p Params) explain(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %q: %w", name, p[name], err)
+}
+
+// ParamsOf are the parameters that results have, each once, as they first appear.
+func ParamsOf(rs []Result) (out []Params) {
+	for _, r := range rs {
+		if !slices.ContainsFunc(out, func(p Params) bool { return maps.Equal(p, r.Params) }) {
+			out = append(out, r.Params)
+		}
+	}
+	return out
 }
 
 // in says whether all of p is in q.

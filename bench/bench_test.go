@@ -39,6 +39,33 @@ func TestInterleave(t *testing.T) {
 	}
 }
 
+// TestParams: a number is read, what is none is named, and parameters that are alike are the same.
+func TestParams(t *testing.T) {
+	p := Params{"nodes": "4", "mbit": "12.5", "cell": "narrow"}
+	if n, err := p.Int("nodes"); n != 4 || err != nil {
+		t.Errorf("nodes: %d, %v", n, err)
+	}
+	if v, err := p.Float("mbit"); v != 12.5 || err != nil {
+		t.Errorf("mbit: %v, %v", v, err)
+	}
+	for _, name := range []string{"cell", "mib"} {
+		_, err := p.Int(name)
+		_, ferr := p.Float(name)
+		for _, err := range []error{err, ferr} {
+			if want := fmt.Sprintf("%s %q: ", name, p[name]); err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%v does not begin with %s", err, want)
+			}
+		}
+	}
+	var rs []Result
+	for _, n := range []string{"8", "4", "8"} {
+		rs = append(rs, Result{Cell: Cell{Params: Params{"nodes": n}}})
+	}
+	if got, want := ParamsOf(rs), []Params{{"nodes": "8"}, {"nodes": "4"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // TestResume: a run that was cut off, in the middle of a line even, is taken up
 // where it stopped; what failed is made again; what is there is not.
 func TestResume(t *testing.T) {

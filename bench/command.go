@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,11 +14,11 @@ import (
 )
 
 // Main is the main function of an experiment: it runs command with the command line until that
-// returns or the process is told to end.
+// returns or the process is told to end. Who asked for help has it by then.
 func Main(name string, command func(ctx context.Context, args []string) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := command(ctx, os.Args[1:]); err != nil {
+	if err := command(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, name+":", err)
 		os.Exit(1)
 	}
@@ -32,6 +33,25 @@ func Words(name string, args []string) (typed string, run bool, flags []string) 
 	}
 	return typed, true, args
 }
+
+// Flags is the set of an experiment's flags. Its --help says first what the experiment does, and which words may
+// stand before the flags; about is a sentence or some, in lines that fit a terminal.
+func Flags(name, words, about string) *flag.FlagSet {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.Usage = func() {
+		fmt.Fprintf(f.Output(), "%s\n\nUsage: go run ./bench/%s %s [flags]\n", about, name, words)
+		if words == RunOrReport {
+			fmt.Fprint(f.Output(), "\n  run     make the runs that results.jsonl does not have, and then the report (also without a word)\n"+
+				"  report  make README.md and pictures from results.jsonl, and run nothing\n")
+		}
+		fmt.Fprint(f.Output(), "\nFlags:\n")
+		f.PrintDefaults()
+	}
+	return f
+}
+
+// RunOrReport are the words that most experiments have.
+const RunOrReport = "[run|report]"
 
 // Memory is where experiments have their files: a disk slower than all links
 // together would be what is measured.

@@ -1,10 +1,13 @@
 package bench
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -47,6 +50,22 @@ func TestWords(t *testing.T) {
 		typed, run, flags := Words("x", tt.args)
 		if typed != tt.typed || run != tt.run || !slices.Equal(flags, tt.flags) {
 			t.Errorf("%q: got %q, %v, %q", tt.args, typed, run, flags)
+		}
+	}
+}
+
+// TestHelp: --help says what the experiment does and which words it has, and is no failure.
+func TestHelp(t *testing.T) {
+	var out strings.Builder
+	f := Flags("x", RunOrReport, "x weighs nodes.")
+	f.Int("nodes", 8, "`number` of nodes")
+	f.SetOutput(&out)
+	if err := f.Parse([]string{"--help"}); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("got %v, want flag.ErrHelp", err)
+	}
+	for _, want := range []string{"x weighs nodes.", "Usage: go run ./bench/x [run|report] [flags]", "  report  make README.md", "-nodes number"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got no %q in\n%s", want, &out)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,15 @@ func Program(name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("there is no %s in %s; scripts/rivals installs it", name, Home)
+}
+
+// Missing says which of these programs there are not, and how to get them.
+func Missing(names []string) (err error) {
+	for _, name := range names {
+		_, e := Program(name)
+		err = errors.Join(err, e)
+	}
+	return err
 }
 
 // Says is the version of programs that the first lines make which commands print.

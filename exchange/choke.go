@@ -16,7 +16,7 @@ type Choke struct {
 }
 
 // Partners are the ranks that node self serves all the time: all others if they are no more than slots, else
-// its neighbours in a Graph of the whole swarm, or of its site if it is in one. sites may be nil.
+// its neighbours in a Graph of the whole swarm, or of its site if it is in one; and some in other sites (Abroad). sites may be nil.
 func Partners(self, nodes, slots int, sites []int) []int {
 	among, me := make([]int, 0, nodes), 0
 	for rank := range nodes {
@@ -28,19 +28,70 @@ func Partners(self, nodes, slots int, sites []int) []int {
 		among = append(among, rank)
 	}
 	if len(among)-1 <= slots {
-		return slices.Delete(among, me, me+1)
+		mine := slices.Delete(among, me, me+1)
+		if len(among) < nodes {
+			mine = append(mine, Abroad(self, sites)...)
+		}
+		return mine
 	}
 	var mine []int
 	for _, k := range Graph(len(among), slots, rand.New(rand.NewPCG(1, 1)))[me] {
 		mine = append(mine, among[k])
 	}
+	return append(mine, Abroad(self, sites)...)
+}
+
+// Abroad are the partners of node self in other sites, those numbered next to its own: none is waited for that serves somebody else now,
+// by who imports what is there. Of two sites the nodes of the larger one have two in the other each; one, where there are more sites than three. More would
+// all want what one site alone has, share what leads out of that, and end late. O(nodes).
+func Abroad(self int, sites []int) (mine []int) {
+	if sites == nil || sites[self] < 0 {
+		return nil
+	}
+	of, at := make([][]int, slices.Max(sites)+1), 0
+	for rank, k := range sites {
+		if k < 0 {
+			continue
+		}
+		if rank == self {
+			at = len(of[k])
+		}
+		of[k] = append(of[k], rank)
+	}
+	each := 2
+	if far(len(of)) {
+		each = 1
+	}
+	ours := sites[self]
+	for k, theirs := range of {
+		d := max(k-ours, ours-k)
+		if k == ours || d > 1 && d < len(of)-1 {
+			continue
+		}
+		us, them := len(of[ours]), len(theirs)
+		for other, rank := range theirs {
+			a, b, few := at, other, them // of the larger site, of the other, which has so many
+			if us < them || us == them && k < ours {
+				a, b, few = other, at, us
+			}
+			for x := range each {
+				if (a+(x+d)*(1+few/4))%few == b {
+					mine = append(mine, rank)
+					break
+				}
+			}
+		}
+	}
 	return mine
 }
+
+// far says whether of so many sites some are not numbered next to each other.
+func far(sites int) bool { return sites > 3 }
 
 // Rechoke returns whom to tell that it is served, or no longer. Partners are, from when they are connected. In the
 // places of those partners that are not connected, or need nothing any more, others are for turnFor each who
 // lack something that we have. And one more is that has announced nothing for as long: that keeps a swarm
-// going whose graph has fallen apart. With sites there are some places more, for those of other sites: what
+// going whose graph has fallen apart. With more sites than have partners of each other there are some places more, for those of other sites: what
 // crosses is slower than what does not, and needs little. O(peers) for each place that changes hands.
 func (s *State) Rechoke(now time.Time) (changes []Choke) {
 	s.now = now
@@ -49,7 +100,7 @@ func (s *State) Rechoke(now time.Time) (changes []Choke) {
 	}
 	s.stirred, s.turns = false, time.Time{}
 	free, others := 0, 0
-	if s.site != nil {
+	if s.site != nil && far(len(s.site.has)) {
 		free = s.Slots / 4
 	}
 	for rank := range s.peers {

@@ -421,16 +421,22 @@ func TestPartnersAgree(t *testing.T) {
 		var of []map[int]bool
 		for self := range 60 {
 			mine := map[int]bool{}
+			in := map[int]int{} // by site
 			for _, k := range Partners(self, 60, DefaultSlots, sites) {
 				mine[k] = true
-				if sites != nil && sites[k] != sites[self] {
-					t.Errorf("node %d of site %d has partner %d of site %d", self, sites[self], k, sites[k])
+				if sites != nil {
+					in[sites[k]]++
+				}
+			}
+			for k, n := range in {
+				if k == sites[self] && n != DefaultSlots || k != sites[self] && n != 2 {
+					t.Errorf("node %d of site %d has %d partners of site %d", self, sites[self], n, k)
 				}
 			}
 			of = append(of, mine)
 		}
 		for i, mine := range of {
-			if len(mine) != DefaultSlots {
+			if sites == nil && len(mine) != DefaultSlots || sites != nil && len(mine) != DefaultSlots+4 {
 				t.Errorf("node %d has %d partners", i, len(mine))
 			}
 			for k := range mine {

@@ -480,7 +480,7 @@ func alone(atOnce int) *State {
 	return s
 }
 
-// A site that imports two pieces at a time asks for the foremost two, whoever imports them.
+// A site that imports two pieces at a time asks for no more than two, whoever imports them.
 func TestFewAreImportedAtOnce(t *testing.T) {
 	s := alone(2)
 	s.Announced(2, piece.Range{Lo: 0, Hi: 10})
@@ -491,24 +491,154 @@ func TestFewAreImportedAtOnce(t *testing.T) {
 		}
 		now = now.Add(queueEvery)
 		ask, _ := s.Asks(now)
+		if len(ask) == 0 || len(ask) > 2 {
+			t.Errorf("round %d: asks for %v", round, ask)
+		}
+		begin := 0
+		for p := range 10 {
+			if s.site.begins(p) {
+				begin++
+			}
+		}
+		if begin > 2 {
+			t.Errorf("round %d: %d pieces may be begun", round, begin)
+		}
 		for _, a := range ask {
-			before := 0
-			for p := range a.Piece {
-				if s.foreign(p) {
-					before++
-				}
-			}
-			if a.Peer != 2 || before >= 2 {
-				t.Errorf("round %d: asks node %d for piece %d, and %d before it are not here", round, a.Peer, a.Piece, before)
-			}
-			if s.Importable(9) && a.Piece < 7 {
-				t.Errorf("round %d: piece 9 could be asked for while %d is", round, a.Piece)
-			}
 			for b := range s.Layout.Blocks(a.Piece) {
 				s.Block(2, a.Piece, b, now)
 			}
 			s.Got(a.Piece)
 		}
+	}
+}
+
+// What is imported at a time comes from all sites that have anything, wherever in the object that lies; and two sites
+// do not want the same of a third.
+func TestImportsComeFromAllSites(t *testing.T) {
+	const pieces = 90
+	sites := []int{0, 1, 2}
+	var of [3][]bool
+	for self := range sites {
+		s := New(Config{Self: self, Nodes: 3, Layout: layout(pieces), Sites: sites, AtOnce: 8, Rand: rand.New(rand.NewPCG(1, 2))})
+		for p := range pieces {
+			s.Known(p)
+		}
+		for rank := range sites {
+			if rank != self {
+				s.Up(rank)
+				s.Announced(rank, piece.Range{Lo: 30 * rank, Hi: 30*rank + 30})
+			}
+		}
+		for p := 30 * self; p < 30*self+30; p++ {
+			s.Got(p)
+		}
+		s.Asks(t0)
+		from := [3]int{}
+		for p := range pieces {
+			if s.site.begins(p) {
+				from[p/30]++
+			}
+		}
+		want := [3]int{4, 4, 4}
+		want[self] = 0
+		if from != want {
+			t.Errorf("site %d imports %v from sites 0 to 2, want %v", self, from, want)
+		}
+		of[self] = s.site.begin
+	}
+	for p := range pieces {
+		if n := p / 30; of[(n+1)%3][p] && of[(n+2)%3][p] {
+			t.Errorf("both others want piece %d of site %d", p, n)
+		}
+	}
+}
+
+// What only one site has leaves it once: the others do not choose the same, whatever comes to be there meanwhile, and what one of them has is asked of that.
+func TestOthersShareWhatOneSiteHas(t *testing.T) {
+	const pieces = 90
+	sites := []int{0, 1, 2}
+	chosen := map[int]int{} // by piece: the site
+	for self := 1; self < 3; self++ {
+		s := New(Config{Self: self, Nodes: 3, Layout: layout(pieces), Sites: sites, AtOnce: 8, Rand: rand.New(rand.NewPCG(1, 2))})
+		all := piece.NewSet(pieces)
+		for p := range pieces {
+			s.Known(p)
+			all.Add(p)
+		}
+		s.Importing(all)
+		for rank := range sites {
+			if rank != self {
+				s.Up(rank)
+				s.Choked(rank, false)
+			}
+		}
+		now := t0
+		had := 0
+		for p := range pieces / 18 {
+			s.Announced(0, piece.Range{Lo: 18 * p, Hi: 18*p + 18})
+			s.Asks(now)
+			now = now.Add(queueEvery)
+		}
+		for p := range pieces {
+			if s.site.begins(p) {
+				had++
+				if other, ok := chosen[p]; ok {
+					t.Errorf("sites %d and %d both choose piece %d", other, self, p)
+				}
+				chosen[p] = self
+			}
+			if s.want(p) != nil && !s.site.begins(p) {
+				t.Errorf("site %d has asked for piece %d, and has chosen others since", self, p)
+			}
+		}
+		if had != 8 {
+			t.Errorf("site %d has chosen %d pieces at a time, want 8", self, had)
+		}
+		other := 3 - self
+		for p := range pieces {
+			if !s.site.begins(p) && p%2 == 1 {
+				s.Announced(other, piece.Range{Lo: p, Hi: p + 1})
+			}
+		}
+		for p := range pieces {
+			if s.site.begins(p) {
+				s.Got(p)
+			}
+		}
+		ask, _ := s.Asks(now.Add(queueEvery))
+		if len(ask) == 0 {
+			t.Errorf("site %d asks for nothing", self)
+		}
+		for _, a := range ask {
+			if a.Peer != other && s.Possesses(other, a.Piece) {
+				t.Errorf("site %d asks site %d for piece %d, which site %d has as well", self, a.Peer, a.Piece, other)
+			}
+		}
+	}
+}
+
+// Where no site alone has most of what is to be imported, a small one has its nodes import whatever they want to.
+func TestSmallSitesImportWhatTheyWant(t *testing.T) {
+	s := New(Config{Nodes: 3, Layout: layout(90), Sites: []int{0, 1, 2}, AtOnce: 8, Few: true, Rand: rand.New(rand.NewPCG(1, 2))})
+	for p := range 90 {
+		s.Known(p)
+	}
+	begin := func(now time.Time) (n int) {
+		s.Asks(now)
+		for p := range 90 {
+			if s.site.begins(p) {
+				n++
+			}
+		}
+		return n
+	}
+	s.Announced(1, piece.Range{Lo: 0, Hi: 40})
+	if n := begin(t0); n != 8 {
+		t.Errorf("%d pieces may be begun, all of one site, want 8", n)
+	}
+	s.Announced(2, piece.Range{Lo: 40, Hi: 80})
+	if n := begin(t0.Add(queueEvery)); n != 80 {
+		t.Errorf("%d pieces may be begun, half of them of each site, want 80", n)
 	}
 }
 

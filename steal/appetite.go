@@ -19,7 +19,7 @@ const (
 )
 
 // Appetite says how much a node takes from the store at a time: over how many
-// connections it reads, how much one request asks for, and how much it steals.
+// connections it reads, how many works one request asks for, and how many it steals.
 // All three follow from its goodput.
 //
 // The number of connections is steered by marginal goodput. More of them are
@@ -31,6 +31,7 @@ const (
 //
 // An Appetite is a value without clock; one event loop owns it.
 type Appetite struct {
+	work    unit.Bytes // the size of one
 	streams int
 	before  int            // what streams was before the probe under way; zero: there is none
 	fewer   bool           // the next probe is with one less
@@ -47,20 +48,26 @@ type Appetite struct {
 	idle   bool          // in this period some connection had nothing to read
 }
 
-// NewAppetite returns that of a node that has read nothing yet.
-func NewAppetite() *Appetite { return &Appetite{streams: firstStreams, pause: settled} }
+// NewAppetite returns that of a node that has read nothing yet, where works are so large.
+func NewAppetite(work unit.Bytes) *Appetite {
+	return &Appetite{work: work, streams: firstStreams, pause: settled}
+}
 
 // Streams is the number of connections over which to read at once.
 func (a *Appetite) Streams() int { return a.streams }
 
-// Request is how much one request to the store should ask for; zero: as
-// little as possible, since nothing is known.
-func (a *Appetite) Request() unit.Bytes {
-	return unit.Bytes(float64(a.rate) * aim.Seconds() / float64(a.streams))
+// Request is how many works one request to the store should ask for, one as long as nothing is known. Of all pieces left are in the
+// store alone, and nodes share them: towards the end requests are smaller, so that all end together.
+func (a *Appetite) Request(left unit.Bytes, nodes int) int {
+	rated := unit.Bytes(float64(a.rate) * aim.Seconds() / float64(a.streams))
+	return a.works(min(rated, left/unit.Bytes(4*nodes)))
 }
 
-// Theft is how much to steal at a time; zero likewise.
-func (a *Appetite) Theft() unit.Bytes { return unit.Bytes(float64(a.rate) * aim.Seconds()) }
+// Theft is how many works to steal at a time, one as long as nothing is known.
+func (a *Appetite) Theft() int { return a.works(unit.Bytes(float64(a.rate) * aim.Seconds())) }
+
+// works is how many make so many bytes, one at least.
+func (a *Appetite) works(size unit.Bytes) int { return max(1, int(size/a.work)) }
 
 // Rate is what the store gives while it is read from; zero: nothing is known.
 func (a *Appetite) Rate() unit.Bandwidth { return a.rate }

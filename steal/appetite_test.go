@@ -28,7 +28,7 @@ func (c *clock) run(d time.Duration, busy bool, rate func(streams int) unit.Band
 	}
 }
 
-func newClock() *clock { return &clock{a: NewAppetite(), now: time.Unix(1, 0)} }
+func newClock() *clock { return &clock{a: NewAppetite(1), now: time.Unix(1, 0)} }
 
 // A store that caps connections is read over more and more of them; one that
 // caps clients is not; one that caps clients at five connections' worth is read
@@ -72,11 +72,31 @@ func TestIdleTimeIsNotMeasured(t *testing.T) {
 	if after := c.a.Rate(); after != before || before < 7.9*unit.MBps || before > 8.1*unit.MBps {
 		t.Errorf("rate %v before, %v after an idle time; want 8 MB/s both times", before, after)
 	}
-	if got, want := c.a.Theft(), unit.Bytes(8_000_000); got < want*98/100 || got > want*102/100 {
-		t.Errorf("a theft brings %v, want a second's worth, %v", got, want)
+	if got, want := c.a.Theft(), 8_000_000; got < want*98/100 || got > want*102/100 {
+		t.Errorf("a theft brings %v B, want a second's worth, %v", got, want)
 	}
-	if got, want := c.a.Request(), c.a.Theft()/unit.Bytes(c.a.Streams()); got != want {
-		t.Errorf("a request asks for %v over %d connections, want %v", got, c.a.Streams(), want)
+	if got, want := c.a.Request(unit.TiB, 2), c.a.Theft()/c.a.Streams(); got != want {
+		t.Errorf("a request asks for %v B over %d connections, want %v", got, c.a.Streams(), want)
+	}
+}
+
+// One request and one theft are of whole works, one at least; towards the end requests are smaller.
+func TestWorksAtATime(t *testing.T) {
+	for _, tt := range []struct {
+		rate           unit.Bandwidth
+		left           unit.Bytes
+		request, theft int
+	}{
+		{0, unit.TiB, 1, 1}, // nothing is known
+		{7 * unit.MBps, unit.TiB, 3, 7},
+		{7 * unit.MBps, 16_000_000, 2, 7},
+		{7 * unit.MBps, 1_000_000, 1, 7},
+	} {
+		a := NewAppetite(1_000_000)
+		a.rate, a.streams = tt.rate, 2
+		if request, theft := a.Request(tt.left, 2), a.Theft(); request != tt.request || theft != tt.theft {
+			t.Errorf("%v with %v left: %d works a request and %d a theft, want %d and %d", tt.rate, tt.left, request, theft, tt.request, tt.theft)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ type Rates struct {
 	Down, Up, Store []unit.Bandwidth
 	Total           unit.Bandwidth
 	Sites           []Inbound // of those whose nodes need the object from outside; nil: there are none, or nothing limits them
+	Source          Outbound  // of the site inside which the store is, the only one that had the object before; zero: there is none, or nothing limits it
 }
 
 // Inbound is what can come into a site from outside, other sites and the store together. A site inside
@@ -22,11 +23,17 @@ type Inbound struct {
 	Rate unit.Bandwidth // zero: no limit
 }
 
+// Outbound is what can leave a site, to all others together.
+type Outbound struct {
+	Site string
+	Rate unit.Bandwidth // zero: no limit
+}
+
 // Bound is the fluid lower bound of a broadcast's makespan in seconds, and the
-// resource that sets it: "downlink", "store", "uplinks" or "what enters site …". For an object of F
-// bytes on N nodes, and sites into each of which c_s come
+// resource that sets it: "downlink", "store", "uplinks" "what enters site …" or "what leaves site …". For an object of F
+// bytes on N nodes, sites into each of which c_s come, and o that leaves the one which the store is in
 //
-//	T ≥ max( F / min d_i,  F / min(S, Σ r_i),  N·F / (min(S, Σ r_i) + Σ u_i),  F / min c_s )
+//	T ≥ max( F / min d_i,  F / min(S, Σ r_i),  N·F / (min(S, Σ r_i) + Σ u_i),  F / min c_s,  F / o )
 //
 // (Kumar and Ross 2006 for one seed; Mundinger, Weber and Weiss 2008 for finite
 // pieces). With nothing limited it is zero, and by is empty.
@@ -77,6 +84,9 @@ func Parts(size unit.Bytes, nodes int, r Rates) []Part {
 			c = float64(s.Rate)
 		}
 		parts = append(parts, part("what enters site "+s.Site, f, c))
+	}
+	if o := r.Source; o.Rate > 0 {
+		parts = append(parts, part("what leaves site "+o.Site, f, float64(o.Rate)))
 	}
 	return parts
 }

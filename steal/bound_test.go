@@ -31,6 +31,7 @@ func TestBound(t *testing.T) {
 		{"store's total", 1e9, 8, Rates{Store: same(1e8, 8), Total: 2e8}, 5, "store"},
 		{"uplinks", 1e9, 10, Rates{Store: same(1e7, 10), Up: same(1e7, 10)}, 50, "uplinks"},
 		{"what enters a site", 1e9, 4, Rates{Down: same(1e8, 4), Sites: []Inbound{{"a", 0}, {"b", 5e7}, {"c", 6e7}}}, 20, "what enters site b"},
+		{"what leaves the store's site", 1e9, 4, Rates{Down: same(1e8, 4), Sites: []Inbound{{"b", 5e7}}, Source: Outbound{"a", 4e7}}, 25, "what leaves site a"},
 		{"sites that nothing limits", 1e9, 4, Rates{Down: same(1e8, 4), Sites: []Inbound{{"a", 0}, {"b", 2e8}}}, 10, "downlink"},
 		{"one uplink unlimited", 1e9, 2, Rates{Store: same(1e8, 2), Up: []unit.Bandwidth{1, 0}}, 5, "store"},
 	} {

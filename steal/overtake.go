@@ -25,33 +25,43 @@ const (
 // that time, so what it has left takes it more than patience times as long as the other.
 // own is zero for one that has read nothing, which overtakes nobody.
 func Lags(waited, own time.Duration) bool {
-	return own > 0 && waited > max(leastWait, patience*own)
+	return own > 0 && waited > tolerated(own)
 }
+
+func tolerated(own time.Duration) time.Duration { return max(leastWait, patience*own) }
 
 // Idle says whether the node has nothing to do and waits for no answer.
 func (n *Node) Idle() bool { return !n.Busy() && n.asked < 0 }
 
 // Overtake claims a work that its owner has in hand and hardly gets on with, the last of them. It
 // returns that owner and what to tell everybody; nothing to tell if there is no such
-// work, or the node is not idle or does not steal. own is as in Lags, idle is for how long the node has been so,
+// work, or the node is not idle, unless all it has waits for its turn, or does not steal. own is as in Lags, idle is for how long the node has been so,
 // and waited says of each rank how long ago it last had a piece or works more than before, or for how long a work of that place (Turns) has been one to read, if that is
-// less. Those that are idle at once take turns, so that what one claims the next has heard: else each would read a piece
-// for nothing. O(works × pieces of one).
-func (n *Node) Overtake(held Held, own, idle time.Duration, waited func(rank, place int) time.Duration) (victim int, tell []Claim) {
-	if !n.steals || !n.Idle() {
+// less. Those that could overtake at once take turns, so that what one claims the next has heard: else each would read a piece
+// for nothing. The turns begin when the other lags, or when the node has become idle, if that is later: who hangs is found out by all at
+// once, however long they have been idle. A work whose term cannot grow is read without a word: somebody lies about it. O(works × pieces of one).
+func (n *Node) Overtake(held Held, own, idle time.Duration, waits bool, waited func(rank, place int) time.Duration) (victim int, tell []Claim) {
+	if !n.steals || !n.Idle() && !(waits && n.asked < 0) {
 		return 0, nil
 	}
 	nodes := len(n.living)
 	for w := len(n.works) - 1; w >= 0; w-- {
 		turn := min((n.self-w%nodes+nodes)%nodes, mostTurns)
 		o := n.Owner(w)
-		if idle < time.Duration(turn)*turnTime || o == n.self || n.term[w] >= maxTerm || n.missing(w, held).Empty() || !Lags(waited(o, n.place[w]), own) {
+		if o == n.self || n.listed[w] || n.hand[w] || n.missing(w, held).Empty() {
 			continue
+		}
+		silent := waited(o, n.place[w])
+		if !Lags(silent, own) || min(idle, silent-tolerated(own)) < time.Duration(turn)*turnTime {
+			continue
+		}
+		n.overtaken[w] = true
+		n.push(w)
+		if n.term[w] == maxTerm {
+			return o, nil
 		}
 		n.term[w]++
 		n.claimant[w] = n.self
-		n.overtaken[w] = true
-		n.push(w)
 		return o, []Claim{{n.self, n.hands([]int{w})}}
 	}
 	return 0, nil

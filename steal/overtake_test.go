@@ -37,7 +37,7 @@ func TestOvertakeFromTheTail(t *testing.T) {
 	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
 	late := func(_, _ int) time.Duration { return time.Minute }
 	next(b, none)
-	if _, tell := a.Overtake(none, time.Second, time.Second, late); tell != nil {
+	if _, tell := a.Overtake(none, time.Second, time.Second, false, late); tell != nil {
 		t.Fatalf("overtakes %v with work of its own", tell)
 	}
 	w, r, _ := next(a, none)
@@ -48,13 +48,13 @@ func TestOvertakeFromTheTail(t *testing.T) {
 	if a.Busy() {
 		t.Fatalf("goes on with %v", a.List())
 	}
-	if _, tell := a.Overtake(held.Has, time.Second, time.Second, func(_, _ int) time.Duration { return 3 * time.Second }); tell != nil {
+	if _, tell := a.Overtake(held.Has, time.Second, time.Second, false, func(_, _ int) time.Duration { return 3 * time.Second }); tell != nil {
 		t.Fatalf("overtakes %v of one that is in time", tell)
 	}
-	if _, tell := a.Overtake(held.Has, time.Second, turnTime-1, late); tell != nil {
+	if _, tell := a.Overtake(held.Has, time.Second, turnTime-1, false, late); tell != nil {
 		t.Fatalf("overtakes %v before its turn", tell)
 	}
-	victim, tell := a.Overtake(held.Has, time.Second, turnTime, late)
+	victim, tell := a.Overtake(held.Has, time.Second, turnTime, false, late)
 	if victim != 1 || len(tell) != 1 || tell[0].Node != 0 || !slices.Equal(tell[0].Hands, []Hand{{Lo: 1, Hi: 2, Term: 1}}) {
 		t.Fatalf("overtakes node %d and tells %v, want that work 1 of node 1 is its own", victim, tell)
 	}
@@ -77,7 +77,7 @@ func TestOvertakeFromTheTail(t *testing.T) {
 	non := NewNode(0, 2, d, false)
 	next(non, none)
 	non.End(0)
-	if _, tell := non.Overtake(none, time.Second, time.Second, late); tell != nil {
+	if _, tell := non.Overtake(none, time.Second, time.Second, false, late); tell != nil {
 		t.Errorf("overtakes %v without stealing", tell)
 	}
 }
@@ -107,5 +107,144 @@ func TestWhoHangsIsOvertaken(t *testing.T) {
 	}
 	if overtaken == 0 {
 		t.Error("nobody was overtaken: the test is none")
+	}
+}
+
+// All nodes but one are idle, some since long before it lags and some only since then. However many they are, one reads its last piece in its place.
+func TestOneOvertakes(t *testing.T) {
+	const tick, own = turnTime / 2, time.Second
+	for _, since := range []struct {
+		name string
+		idle func(i int) time.Duration
+	}{
+		{"idle from the beginning", func(int) time.Duration { return 0 }},
+		{"idle when it lags", func(int) time.Duration { return tolerated(own) + tick }},
+		{"idle later", func(int) time.Duration { return 2 * tolerated(own) }},
+		{"idle one after the other", func(i int) time.Duration { return tolerated(own) + time.Duration(i)*tick }},
+	} {
+		for nodes := 2; nodes <= 64; nodes++ {
+			for _, hangs := range []int{0, nodes / 2, nodes - 1} {
+				var swarm []*Node
+				for i := range nodes {
+					swarm = append(swarm, NewNode(i, nodes, Divide(1, []int{hangs}, 1), true))
+				}
+				next(swarm[hangs], none)
+				gained := make([]time.Duration, nodes)
+				var said, heard []Claim
+				reads := 0
+				for now := time.Duration(0); now < 4*tolerated(own) && !(reads > 0 && len(said) == 0); now += tick {
+					heard, said = said, nil
+					for i, n := range swarm {
+						for _, c := range heard {
+							gained[c.Node] = now
+							if _, err := n.Took(c); err != nil {
+								t.Fatal(err)
+							}
+						}
+						if i == hangs || now < since.idle(i) {
+							continue
+						}
+						_, tell := n.Overtake(none, own, now-since.idle(i), false, func(rank, _ int) time.Duration { return now - gained[rank] })
+						if _, _, ok := next(n, none); ok {
+							reads++
+						}
+						said = append(said, tell...)
+					}
+				}
+				if reads != 1 {
+					t.Fatalf("%s, node %d of %d hangs: %d nodes read its piece", since.name, hangs, nodes, reads)
+				}
+			}
+		}
+	}
+}
+
+// What waits for its turn does not keep a node from reading in the place of one that hangs; what it is to read now does.
+func TestOvertakeWhileWaiting(t *testing.T) {
+	d := Divide(8, []int{0, 1}, 1)
+	n := NewNode(0, 2, d, true)
+	late := func(_, place int) time.Duration { return time.Minute }
+	if _, tell := n.Overtake(none, time.Second, time.Minute, false, late); tell != nil {
+		t.Errorf("overtakes %v while it has works to read", tell)
+	}
+	victim, tell := n.Overtake(none, time.Second, time.Minute, true, late)
+	if victim != 1 || len(tell) != 1 || n.Owner(tell[0].Hands[0].Lo) != 0 {
+		t.Fatalf("overtakes node %d and tells %v, want a work of node 1", victim, tell)
+	}
+	if _, more := n.Overtake(none, time.Second, time.Minute, true, late); len(more) != 1 || more[0].Hands[0] == tell[0].Hands[0] {
+		t.Errorf("overtakes %v, and then %v", tell, more)
+	}
+}
+
+// A work of the highest term changes hands no more: nobody says what others must take for a lie. But it is read.
+func TestHighestTerm(t *testing.T) {
+	d := Divide(8, []int{0, 1}, 1)
+	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
+	lie := []Hand{{Lo: 0, Hi: 3, Term: maxTerm}}
+	if _, err := a.Receive(1, lie); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, err := b.Receive(0, a.Give(1, all)); err != nil {
+			t.Fatalf("node 1 takes what node 0 gives for a lie: %v", err)
+		}
+	}
+	if got := a.List(); !slices.Equal(got, []int{0, 1, 2}) {
+		t.Errorf("it has kept %v, want works 0 to 2", got)
+	}
+	if _, err := b.Took(Claim{0, lie}); err != nil {
+		t.Fatal(err)
+	}
+	for b.Left() > 0 {
+		w, _, _ := next(b, none)
+		b.End(w)
+	}
+	held := piece.NewSet(8)
+	held.AddRange(piece.Range{Lo: 3, Hi: 8})
+	for range 3 {
+		_, tell := b.Overtake(held.Has, time.Second, time.Minute, false, func(_, _ int) time.Duration { return time.Minute })
+		w, r, ok := next(b, held.Has)
+		if tell != nil || !ok {
+			t.Fatalf("tells %v, and has something to read: %v", tell, ok)
+		}
+		held.AddRange(r)
+		b.End(w)
+		b.GoOn(w)
+	}
+	if !held.Full() {
+		t.Errorf("%d pieces of 8 are read", held.Count())
+	}
+}
+
+// Who never gives anything is not asked for ever, whatever it takes meanwhile; who gives is.
+func TestAskedInVain(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		n := NewNode(0, 2, Divide(9, []int{1}, 1), true)
+		for k := range uint32(3 * mostVain) {
+			victim, ok := n.Ask(none)
+			if ok != (k < mostVain) {
+				t.Fatalf("silent %v: after %d questions in vain it asks: %v", silent, k, ok)
+			}
+			if !ok {
+				continue
+			}
+			if silent {
+				n.GiveUp()
+			} else if _, err := n.Receive(victim, nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := n.Took(Claim{Node: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := n.Ask(none); ok {
+				t.Fatal("asks again one that has refused and has taken nothing since")
+			}
+			if _, err := n.Took(Claim{1, []Hand{{Lo: 0, Hi: 9, Term: k + 1}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !n.Idle() {
+			t.Error("still waits for an answer")
+		}
 	}
 }

@@ -74,14 +74,16 @@ func NewImports(self, nodes int, mates []int, pieces int) *Imports {
 	return m
 }
 
-// AtOnce is how many pieces a site of so many nodes is to import at a time; zero: whatever its nodes want to. Were it
-// many, all would be there late, and at the same time.
-func AtOnce(mates, pieces int) int {
+// AtOnce is how many pieces a site of so many nodes is to import at a time, of so many sites; zero: whatever its nodes want to. Were it
+// many, all would be there late, and at the same time. So few nodes that they want no more by themselves are limited only where a few sites fetch
+// from one, and would all fetch the same.
+func AtOnce(mates, sites, pieces int) (most int, few bool) {
 	const least, part = 16, 16 // enough for links to be full; few enough for the first to be there soon
-	if few := max(least, pieces/part); mates > few {
-		return few
+	most = max(least, pieces/part)
+	if few = mates <= most; few && sites != 3 && sites != 4 {
+		return 0, true
 	}
-	return 0
+	return most, few
 }
 
 // Importer is the rank of the living node of the site that a piece is up to.
@@ -256,7 +258,10 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 	return 0, nil
 }
 
-// relieve claims our part of what one that hangs was to import, and the others' parts if they do not soon.
+// relieve claims our part of what one that hangs was to import, and the others' parts if they do not in time. Each finds out by
+// itself who hangs, and later than others if it had enough to import until then. Were the others' parts claimed as soon as they would be by
+// who had known it as long as we have, two would claim the same at once, and it would cross for both. So they have as long as an
+// answer is waited for: by then they know it as well, or have something better to do.
 func (m *Imports) relieve(now time.Time, open Open, waited func(rank int) time.Duration) (victim int, tell []Claim) {
 	victim = slices.IndexFunc(m.deaf, func(since time.Time) bool { return !since.IsZero() })
 	if victim < 0 {
@@ -268,7 +273,7 @@ func (m *Imports) relieve(now time.Time, open Open, waited func(rank int) time.D
 		if o == m.ledger.self || m.deaf[o].IsZero() || len(list) > 0 && o != victim { // one at a time
 			continue
 		}
-		if waited(o) > leastWait && now.Sub(m.deaf[o]) >= m.delay(p/m.mates) && open(p) && m.ledger.term[p] < maxTerm {
+		if waited(o) > leastWait && now.Sub(m.deaf[o]) >= m.heir(p/m.mates, o) && open(p) && m.ledger.term[p] < maxTerm {
 			victim, list = o, append(list, p)
 		}
 	}
@@ -281,6 +286,26 @@ func (m *Imports) relieve(now time.Time, open Open, waited func(rank int) time.D
 	}
 	m.stale = true
 	return victim, []Claim{{m.ledger.self, m.ledger.hands(list)}}
+}
+
+// heir is how long after we know that one hangs we claim the pieces of its part number part: at once if that is ours of those into which the
+// others deal it, else after each of them should have.
+func (m *Imports) heir(part, hangs int) time.Duration {
+	heirs, ours := 0, 0
+	for rank, mate := range m.mate {
+		if !mate || rank == hangs || !m.ledger.living[rank] {
+			continue
+		}
+		if rank == m.ledger.self {
+			ours = heirs
+		}
+		heirs++
+	}
+	turn := ((ours-part)%heirs + heirs) % heirs
+	if turn == 0 {
+		return 0
+	}
+	return answers + time.Duration(min(turn, mostTurns))*turnTime
 }
 
 // delay is how much later than others we overtake a piece, so that not all who are idle claim the same.

@@ -273,6 +273,61 @@ func TestHungImporter(t *testing.T) {
 	}
 }
 
+// Nodes find out one after the other that one hangs, as they come to ask it, and hear what others claim only at the next tick. Nothing of it is claimed twice, and
+// what one that is busy for longer should have claimed the others do.
+func TestHeirsFindOutOneAfterTheOther(t *testing.T) {
+	const tick, pieces = 50 * time.Millisecond, 60
+	for nodes := 3; nodes <= 6; nodes++ {
+		hangs := nodes - 2
+		var mates []int
+		for i := range nodes {
+			mates = append(mates, i)
+		}
+		for _, busy := range []int{-1, 0, nodes - 1} {
+			for apart := time.Duration(0); apart*time.Duration(nodes-1) < answers; apart += tick {
+				pools := make([]*Imports, nodes)
+				for i := range pools {
+					pools[i] = NewImports(i, nodes, mates, pieces)
+				}
+				taken := make([]int, pieces)
+				var said, heard []Claim
+				for at := time.Duration(0); at <= 3*answers; at += tick {
+					now := noon.Add(at)
+					heard, said = said, nil
+					for i, m := range pools {
+						for _, c := range heard {
+							if _, err := m.Took(c); err != nil {
+								t.Fatal(err)
+							}
+						}
+						open := func(p int) bool { return m.Importer(p) == hangs }
+						if i == hangs || i == busy || at < time.Duration(i)*apart {
+							continue
+						}
+						if _, ok := m.Ask(now, open); ok {
+							continue
+						}
+						_, tell := m.Overtake(now, 0, open, func(int) time.Duration { return time.Minute })
+						said = append(said, tell...)
+						for _, c := range tell {
+							for _, h := range c.Hands {
+								for p := h.Lo; p < h.Hi; p++ {
+									taken[p]++
+								}
+							}
+						}
+					}
+				}
+				for p, times := range taken {
+					if want := (p%nodes - hangs + nodes) % nodes; want == 0 && times != 1 || want != 0 && times != 0 {
+						t.Fatalf("%d nodes that ask %v apart, node %d busy: piece %d of node %d is claimed %d times", nodes, apart, busy, p, p%nodes, times)
+					}
+				}
+			}
+		}
+	}
+}
+
 // Whatever the order in which nodes steal, die and hear of it, those that live come to agree on one living
 // importer of each piece.
 func TestImportersAgree(t *testing.T) {

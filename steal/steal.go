@@ -124,8 +124,12 @@ func DefaultPerWork(l piece.Layout, nodes int) int {
 }
 
 // maxTerm is more often than any work changes hands; a term beyond it is a lie
-// that would make the next one overflow.
+// that would make the next one overflow. A work of that term is given to nobody.
 const maxTerm = 1 << 24
+
+// mostVain is how often in a row a node is asked for works in vain: while an answer is waited for nobody is overtaken, and who has many
+// works and never gives any would keep a thief waiting for as long as it likes.
+const mostVain = 4
 
 // Hand is a run of works that changes hands: the works Lo ≤ w < Hi, which all
 // have the same term from now on.
@@ -156,6 +160,7 @@ type Node struct {
 	overtaken []bool // by work: claimed while its owner had it in hand; given out from its tail, piece by piece
 	asked     int    // the victim whose answer is awaited, or -1
 	refused   []bool // by rank: answered our last question with no works
+	vain      []int  // by rank: so many questions in a row have brought nothing
 	early     bool   // it was asked while we had works in hand
 	ended     bool   // we have been through with a work: our pace is known
 }
@@ -167,7 +172,7 @@ func NewNode(self, nodes int, d Division, steals bool) *Node {
 		self: self, steals: steals, asked: -1,
 		works: d.Works, place: d.Place, claimant: append([]int(nil), d.Owner...), term: make([]uint32, len(d.Works)),
 		listed: make([]bool, len(d.Works)), hand: make([]bool, len(d.Works)), overtaken: make([]bool, len(d.Works)),
-		living: make([]bool, nodes), refused: make([]bool, nodes),
+		living: make([]bool, nodes), refused: make([]bool, nodes), vain: make([]int, nodes),
 	}
 	for i := range n.living {
 		n.living[i] = true
@@ -320,7 +325,7 @@ func (n *Node) Ask(held Held) (victim int, ok bool) {
 	n.early = n.inHand > 0
 	left := make([]int, len(n.living))
 	for w := range n.works {
-		if o := n.Owner(w); o != n.self && !n.refused[o] && !n.missing(w, held).Empty() {
+		if o := n.Owner(w); o != n.self && !n.refused[o] && n.vain[o] < mostVain && !n.missing(w, held).Empty() {
 			left[o]++
 		}
 	}
@@ -346,13 +351,18 @@ func (n *Node) Give(thief, most int) []Hand {
 		return nil
 	}
 	keep := max(len(n.list)/2, len(n.list)-max(0, most))
-	tail := append([]int(nil), n.list[keep:]...)
-	n.list = n.list[:keep]
-	for _, w := range tail {
+	kept, tail := n.list[:keep:keep], []int(nil)
+	for _, w := range n.list[keep:] {
+		if n.term[w] == maxTerm {
+			kept = append(kept, w)
+			continue
+		}
+		tail = append(tail, w)
 		n.listed[w] = false
 		n.claimant[w] = thief
 		n.term[w]++
 	}
+	n.list = kept
 	return n.hands(tail)
 }
 
@@ -366,7 +376,7 @@ func (n *Node) Receive(victim int, answer []Hand) (tell []Claim, err error) {
 	}
 	if n.asked == victim {
 		n.asked = -1
-		n.refused[victim] = len(answer) == 0
+		n.refuses(victim, len(answer) == 0)
 	}
 	if len(answer) == 0 {
 		return nil, nil
@@ -384,8 +394,16 @@ func (n *Node) GiveUp() bool {
 	if n.asked < 0 {
 		return false
 	}
-	n.refused[n.asked], n.asked = true, -1
+	n.refuses(n.asked, true)
+	n.asked = -1
 	return true
+}
+
+func (n *Node) refuses(victim int, yes bool) {
+	n.refused[victim] = yes
+	if n.vain[victim]++; !yes {
+		n.vain[victim] = 0
+	}
 }
 
 // Took notes a claim in the ledger. A work of our own that somebody else
@@ -398,9 +416,11 @@ func (n *Node) Took(c Claim) (tell []Claim, err error) {
 	if err := n.check(c.Hands); err != nil {
 		return nil, err
 	}
-	n.refused[c.Node] = false
-	if n.record(c) && !n.living[c.Node] {
-		tell = append(tell, c)
+	if n.record(c) {
+		n.refused[c.Node] = false
+		if !n.living[c.Node] {
+			tell = append(tell, c)
+		}
 	}
 	return tell, nil
 }
@@ -452,6 +472,7 @@ func (n *Node) Dead(node int, held Held) (tell []Claim) {
 		n.asked = -1
 	}
 	clear(n.refused)
+	clear(n.vain)
 	var claimed []int
 	for w := range n.works {
 		if n.missing(w, held).Empty() {

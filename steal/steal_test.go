@@ -396,7 +396,7 @@ func (m *mesh) step() bool {
 			}
 			return 2 * time.Second
 		}
-		if _, tell := n.Overtake(m.held(i), time.Second, time.Minute, waited); tell != nil {
+		if _, tell := n.Overtake(m.held(i), time.Second, time.Minute, false, waited); tell != nil {
 			m.overtaken++
 			m.took(i, tell)
 			return true

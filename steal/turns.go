@@ -52,7 +52,7 @@ type Turns struct {
 	look   time.Time     // together: whether to try is looked at then
 	window time.Duration // from the last look to that one
 	looked bool          // together: that has told something
-	shared bool          // the last trial said that the store is narrow for all together
+	own    bool          // the last trial said that it is narrow for each
 	rest   time.Duration // halves: for how long each rests
 	half   int           // of halves: 0 while the first reads, 1 while the second does
 
@@ -67,9 +67,20 @@ type Turns struct {
 	among      int  // so many read while all did
 	most, room int  // pieces that may be read at once; that may by now
 	known      bool // most is; else it is all
-	had        int  // pieces that somebody had at noted
+	wide       bool // the last proof said that others get enough, too
+	proof      proof
+	gotOn      time.Time // when somebody last had a piece that nobody had before
+	gotTo      int       // so many were had then
+	had        int       // pieces that somebody had at noted
 	noted      time.Time
 	due        []time.Time // in turn, by place, of those who may read: since when
+}
+
+// proof is a time in which it may show that others get enough: when it began, and what was read and had by then.
+type proof struct {
+	since time.Time
+	read  unit.Bytes
+	had   int
 }
 
 // turning is where a node stands.
@@ -91,6 +102,7 @@ const (
 	gainful   = 1.5                    // times as fast as when all read; with half of them twice, if all share one rate
 	fewest    = 32                     // of all pieces, this part may be read at once
 	whole     = 0.75                   // of what all together read: no more is to be had
+	nearly    = 0.75                   // of the readers have got a piece: so much for all
 	ofPieces  = 16                     // as many are counted to know how fast they come
 )
 
@@ -122,11 +134,16 @@ func (t *Turns) Matters() bool { return t.readers > 2*t.few }
 // Together says that nobody waits.
 func (t *Turns) Together() bool { return t.state == together }
 
+// InTurn says that works are read in their order.
+func (t *Turns) InTurn() bool { return t.state == inTurn }
+
 // Settled says that nobody waits, and that the node need not find out how fast it reads over one connection.
 func (t *Turns) Settled() bool { return t.state == together && (t.looked || !t.Matters()) }
 
-// Shares says that what a node reads others do not get, or that this is not known yet: so nobody is to read what others have.
-func (t *Turns) Shares() bool { return t.state != together || t.shared }
+// Shares says that what a node reads others do not get, or that this is not known yet: so nobody is to read what others have. How fast it
+// reads does not tell, since others may wait meanwhile, nor does a trial at which others do not rest when it reckons with that: what they
+// get has to show, too.
+func (t *Turns) Shares() bool { return t.Matters() && (t.state != together || !t.wide) }
 
 // May says whether a work is to be read now whose place in the order is given, where somebody has so many of the pieces.
 func (t *Turns) May(place, had int) bool {
@@ -139,9 +156,12 @@ func (t *Turns) May(place, had int) bool {
 	return true
 }
 
-// Due is for how long a work of that place has been one to read. Before that nobody can blame its owner.
+// Due is for how long a work of that place has been one to read. Before that nobody can blame its owner, nor, where we do not know whether
+// others wait for their turn, while they get on.
 func (t *Turns) Due(place int, now time.Time) time.Duration {
 	switch {
+	case t.state == together && t.Shares() && t.gotOn.After(t.began):
+		return now.Sub(t.gotOn)
 	case t.state == together:
 		return now.Sub(t.began)
 	case t.state == inTurn && place < len(t.due):
@@ -158,81 +178,117 @@ func (t *Turns) Note(read unit.Bytes, reads bool, had int, now time.Time) {
 	}
 	if t.began.IsZero() {
 		t.enter(together, read, now)
+		t.proof = proof{now, read, had}
+	}
+	if had > t.gotTo {
+		t.gotTo, t.gotOn = had, now
 	}
 	switch t.state {
 	case together:
-		t.measure(read, reads && now.Sub(t.began) >= warmUp, now) // at first some have not begun
-		if took := now.Sub(t.began); read-t.first >= t.size && took <= tooLong {
-			t.looked = true
-		}
-		if now.Before(t.look) {
-			return
-		}
-		rate, known := t.rate(enough)
-		window := t.window
-		if !known {
-			t.window = min(2*t.window, lastLook)
-		}
-		t.look, t.since = now.Add(t.window), time.Time{}
-		t.looked = t.looked || known || window == lastLook
-		rest := max(halfTime, window*3/5)
-		if !known || t.takes(rate) <= max(tooLong, 4*rest) || now.Before(t.again) {
-			return
-		}
-		t.usual, t.alone, t.half, t.rest = rate, 0, 0, rest
-		t.among = max(1, min(t.readers, t.pieces-had))
-		t.enter(halves, read, now)
+		t.noteOthers(read, had, now)
+		t.noteTogether(read, reads, had, now)
 	case halves:
-		if half := int(now.Sub(t.began) / t.rest); half != t.half {
-			t.half, t.since = half, time.Time{}
-		}
-		if t.half < 2 {
-			if now.Sub(t.began)-time.Duration(t.half)*t.rest < t.rest/3 { // what was on its way still comes
-				t.since, t.to = time.Time{}, read
-				return
-			}
-			t.measure(read, reads, now)
-			if rate, known := t.rate(2); known && t.May(0, 0) {
-				t.alone = rate
-			}
-			return
-		}
-		if float64(t.alone) < gainful*float64(t.usual) {
-			t.enter(together, read, now)
-			t.again, t.shared, t.known = now.Add(longest), false, false
-			return
-		}
-		t.enter(inTurn, read, now)
-		t.shared = true
-		t.again = now.Add(max(longest, 2*ofPieces*t.each()))
-		if t.most = min(t.most, t.among); t.known { // as many as before the trial
-			t.began = now.Add(-time.Duration(t.most) * t.each())
-		} else {
-			t.most = t.among
-		}
-		t.had, t.noted, t.due = had, now, t.due[:0]
-		t.admit(had, now)
+		t.noteHalves(read, reads, had, now)
 	case inTurn:
-		if !now.Before(t.again) && had < t.pieces { // the store may give more by now
-			t.enter(together, read, now)
-			t.looked = false
+		t.noteInTurn(read, had, now)
+	}
+}
+
+// noteOthers finds out whether others get as much as we. If pieces come to all as fast as to us, or fast enough, then almost as many come in the time of one
+// as there are readers, whoever waits; where few read because others wait, or because it is the end, there are no more than the store gives to all.
+func (t *Turns) noteOthers(read unit.Bytes, had int, now time.Time) {
+	within := tooLong
+	if t.own {
+		within = max(within, 2*t.takes(t.usual))
+	}
+	switch {
+	case now.Sub(t.proof.since) > within:
+		t.proof = proof{now, read, had}
+	case 2*(read-t.proof.read) >= t.size && float64(had-t.proof.had) >= nearly*float64(t.readers):
+		t.wide = true
+	}
+}
+
+// noteTogether measures while all read, and begins a trial at a look that says that a piece takes too long.
+func (t *Turns) noteTogether(read unit.Bytes, reads bool, had int, now time.Time) {
+	t.measure(read, reads && now.Sub(t.began) >= warmUp, now) // at first some have not begun
+	if took := now.Sub(t.began); read-t.first >= t.size && took <= tooLong {
+		t.looked = true
+	}
+	if now.Before(t.look) {
+		return
+	}
+	rate, known := t.rate(enough)
+	window := t.window
+	if !known {
+		t.window = min(2*t.window, lastLook)
+	}
+	t.look, t.since = now.Add(t.window), time.Time{}
+	t.looked = t.looked || known || window == lastLook
+	rest := max(halfTime, window*3/5)
+	if !known || t.takes(rate) <= max(tooLong, 4*rest) || now.Before(t.again) {
+		return
+	}
+	t.usual, t.alone, t.half, t.rest = rate, 0, 0, rest
+	t.among = max(1, min(t.readers, t.pieces-had))
+	t.enter(halves, read, now)
+}
+
+// noteHalves measures while one half rests, and at the end of the trial decides between all at once and in turn.
+func (t *Turns) noteHalves(read unit.Bytes, reads bool, had int, now time.Time) {
+	if half := int(now.Sub(t.began) / t.rest); half != t.half {
+		t.half, t.since = half, time.Time{}
+	}
+	if t.half < 2 {
+		if now.Sub(t.began)-time.Duration(t.half)*t.rest < t.rest/3 { // what was on its way still comes
+			t.since, t.to = time.Time{}, read
 			return
 		}
-		each, lasted := t.each(), now.Sub(t.noted)
-		switch {
-		case !t.known && had > t.had: // so many it takes until the first is through
-			t.known, t.most = true, min(t.among, max(t.few, t.room+t.room/4))
-			t.had, t.noted = had, now
-		case t.room < t.most: // what those bring who begin now is not here yet
-			t.had, t.noted = had, now
-		case lasted >= max(period, ofPieces*each):
-			if float64(had-t.had)*float64(each) < whole*float64(lasted) {
-				t.most, t.began = min(2*t.most, t.among), now.Add(-time.Duration(t.room)*each)
-			}
-			t.had, t.noted = had, now
+		t.measure(read, reads, now)
+		if rate, known := t.rate(2); known && t.May(0, 0) {
+			t.alone = rate
 		}
-		t.admit(had, now)
+		return
 	}
+	if float64(t.alone) < gainful*float64(t.usual) {
+		t.enter(together, read, now)
+		t.again, t.own, t.known = now.Add(longest), true, false
+		return
+	}
+	t.enter(inTurn, read, now)
+	t.own, t.wide = false, false
+	t.again = now.Add(max(longest, 2*ofPieces*t.each()))
+	if t.known { // as many as before the trial
+		t.began = now.Add(-time.Duration(t.most) * t.each())
+	} else {
+		t.most = t.among
+	}
+	t.had, t.noted, t.due = had, now, t.due[:0]
+	t.admit(had, now)
+}
+
+// noteInTurn lets more read in turn as time goes by: twice as many where pieces come too slowly, and all at once after a while.
+func (t *Turns) noteInTurn(read unit.Bytes, had int, now time.Time) {
+	if !now.Before(t.again) && had < t.pieces { // the store may give more by now
+		t.enter(together, read, now)
+		t.proof = proof{now, read, had}
+		t.looked = false
+		return
+	}
+	each, lasted := t.each(), now.Sub(t.noted)
+	switch {
+	case !t.known && had > t.had: // so many it takes until the first is through
+		t.known, t.most = true, min(t.among, max(t.few, t.room+t.room/4))
+		t.had, t.noted = had, now
+	case t.room < t.most: // what those bring who begin now is not here yet
+		t.had, t.noted = had, now
+	case lasted >= max(period, ofPieces*each):
+		if float64(had-t.had)*float64(each) < whole*float64(lasted) {
+			t.most, t.began = min(2*t.most, t.pieces), now.Add(-time.Duration(t.room)*each) // not among: who hangs may have as many places
+		}
+		t.had, t.noted = had, now
+	}
+	t.admit(had, now)
 }
 
 func (t *Turns) enter(s turning, read unit.Bytes, now time.Time) {
@@ -275,7 +331,7 @@ func (t *Turns) Takes() time.Duration {
 	if t.state != inTurn {
 		return 0
 	}
-	return time.Duration(t.room) * t.each()
+	return time.Duration(min(t.room, t.among)) * t.each()
 }
 
 // admit works out how many may read by now.

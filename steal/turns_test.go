@@ -268,6 +268,9 @@ func TestForemostAndDue(t *testing.T) {
 			t.Errorf("the work at place %d is one to read since %v, want %v", place, got, want)
 		}
 	}
+	if got := new(Turns).Due(15, now); got < longest {
+		t.Errorf("where nobody waits a work is one to read since %v, want always", got)
+	}
 }
 
 // What began in turn is asked again after a while: a store that gives each enough by then is read by all.
@@ -286,6 +289,9 @@ func TestTurnsEnd(t *testing.T) {
 			}
 		}
 	}
+	if turns.Settled() {
+		t.Error("reads over several connections before it knows how fast it reads over one")
+	}
 	step(2, func(all bool) float64 {
 		if all {
 			return 20_000
@@ -298,8 +304,103 @@ func TestTurnsEnd(t *testing.T) {
 	if !turns.May(0, 0) || !turns.May(63, 63) {
 		t.Error("whose turn it is does not read")
 	}
-	step(2*longest.Seconds(), func(bool) float64 { return 2e6 })
-	if !turns.Together() || !turns.May(63, 0) {
+	again := false
+	step(2*longest.Seconds(), func(all bool) float64 {
+		if all && !again && (turns.Settled() || !turns.Shares()) {
+			t.Error("takes the store for one that gives each enough before it has looked again")
+		}
+		again = again || all
+		return 2e6
+	})
+	if !turns.Together() || !turns.May(63, 0) || !turns.Settled() {
 		t.Error("waits still, though the store gives everybody enough")
+	}
+}
+
+// However many of the foremost works are those of nodes that hang, the others come to their turn.
+func TestHungWorksHoldNoTurns(t *testing.T) {
+	turns := &Turns{size: unit.MiB, pieces: 64, readers: 4, few: 1}
+	turns.enter(inTurn, 0, noon)
+	turns.usual, turns.among, turns.most, turns.again = unit.Bandwidth(unit.MiB)/4, 4, 4, noon.Add(time.Hour)
+	for k := range 200 {
+		turns.Note(0, false, 10, noon.Add(time.Duration(k)*time.Second))
+	}
+	if !turns.May(63, 10) {
+		t.Errorf("where 10 of 64 pieces are had, and no more come, %d may be read at once", turns.room)
+	}
+	if got := turns.Takes(); got != 4*time.Second {
+		t.Errorf("a piece is to take %v with four readers, want 4 s", got)
+	}
+}
+
+// That others lack what a node reads is taken for true until what they get shows that they do not: not what the node itself gets, and not what its trial
+// says alone, since others may wait for their turn then. Rates are pieces a second, of 32 nodes that read one object.
+func TestSharesUntilOthersGetOn(t *testing.T) {
+	const nodes, pieces, slow = 32, 320, 0.1
+	type phase struct {
+		lasts       time.Duration
+		alone       float64 // what we read if others rest
+		own, others float64 // what we read else, and all others together
+	}
+	narrow := phase{time.Second, 2 * slow, slow, 0}
+	later := phase{2 * longest, 0.9, 0.9, 1} // a place in turn, that all of a narrow store leave to us
+	for _, tt := range []struct {
+		name   string
+		phases []phase
+		shares bool
+	}{
+		{"each gets enough", []phase{{3 * time.Second, 2, 2, 62}}, false},
+		{"some get less", []phase{{3 * time.Second, 2, 2, 40}}, false},
+		{"we alone get enough, since others wait", []phase{{longest, 2, 2, 1}}, true},
+		{"nothing is known yet", []phase{{500 * time.Millisecond, 2, 2, 0}}, true},
+		{"each gets as little", []phase{{30 * time.Second, slow, slow, 31 * slow}}, false},
+		{"our trial says so, and others wait", []phase{{30 * time.Second, slow, slow, 0.8}}, true},
+		{"all share it", []phase{narrow, {10 * time.Second, slow, slow, 1}}, true},
+		{"all share it, and wide for nobody later", []phase{narrow, later}, true},
+		{"all share it, and wide for all later", []phase{narrow, {longest, 0.9, 0.9, 1}, {5 * time.Second, 2, 2, 45}}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := piece.Layout{Size: pieces * unit.MiB, Piece: unit.MiB}
+			turns := NewTurns(Divide(pieces, seq(0, nodes), 1), 0, l)
+			if !turns.Matters() {
+				t.Fatal("nobody ever waits in such a job")
+			}
+			now, read, had := noon, 0.0, 0.0
+			for _, p := range tt.phases {
+				for end := now.Add(p.lasts); now.Before(end); now = now.Add(tick) {
+					turns.Note(unit.Bytes(read*float64(l.Piece)), true, int(had), now)
+					rate := p.own
+					switch {
+					case turns.state == halves && !turns.May(0, 0):
+						rate = 0
+					case turns.state == halves:
+						rate = p.alone
+					}
+					read += rate * tick.Seconds()
+					had = min(had+(rate+p.others)*tick.Seconds(), pieces-1)
+				}
+			}
+			if got := turns.Shares(); got != tt.shares {
+				t.Errorf("others lack what we read: %v, want %v; %+v", got, tt.shares, turns)
+			}
+		})
+	}
+}
+
+// Where others may wait for their turn, without our knowing, nobody can blame them while they get on.
+func TestDueWhereOthersMayWait(t *testing.T) {
+	l := piece.Layout{Size: 64 * unit.MiB, Piece: unit.MiB}
+	turns := NewTurns(Divide(64, seq(0, 32), 1), 0, l)
+	now := noon
+	for k := range 300 { // a piece each second
+		now = noon.Add(time.Duration(k) * tick)
+		turns.Note(unit.Bytes(k)*unit.MiB/20, true, k/20, now)
+	}
+	if got := turns.Due(40, now); got > time.Second {
+		t.Errorf("while a piece comes each second the work at place 40 is one to read since %v", got)
+	}
+	now = now.Add(time.Minute)
+	if got := turns.Due(40, now); got < time.Minute {
+		t.Errorf("a minute after the last piece the work at place 40 is one to read since %v", got)
 	}
 }

@@ -135,7 +135,7 @@ func ParseBandwidth(s string) (Bandwidth, error) {
 		}
 		return r, nil
 	}
-	return 0, fmt.Errorf("rate %q: want a number with bit, kbit, Mbit, Gbit, Tbit (per second) or B/s, kB/s, MB/s, GB/s, KiB/s, MiB/s, GiB/s", s)
+	return 0, fmt.Errorf("rate %q: want a number with bit, kbit, Mbit, Gbit, Tbit (per second) or B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s", s)
 }
 
 // String prints r in SI bytes per second: "5 MB/s", "1.25 GB/s".

@@ -1,6 +1,9 @@
 package unit
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestParseBytes(t *testing.T) {
 	for _, tt := range []struct {
@@ -34,6 +37,16 @@ func TestParseBandwidth(t *testing.T) {
 		got, err := ParseBandwidth(tt.in)
 		if (err != nil) != tt.bad || got != tt.want {
 			t.Errorf("ParseBandwidth(%q) = %v, %v; want %v, error %v", tt.in, float64(got), err, float64(tt.want), tt.bad)
+		}
+	}
+}
+
+// A rate that cannot be read is refused with all units that there are.
+func TestRateErrorNamesUnits(t *testing.T) {
+	_, err := ParseBandwidth("5 parsecs")
+	for _, u := range rateSuffixes {
+		if u.suffix != "KB/s" && !strings.Contains(err.Error(), " "+u.suffix) { // kB/s with a slip of the finger
+			t.Errorf("%v: no %s", err, u.suffix)
 		}
 	}
 }

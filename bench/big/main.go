@@ -14,7 +14,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,13 +40,17 @@ func main() { bench.Main("big", command) }
 
 func command(ctx context.Context, args []string) error {
 	typed, run, args := bench.Words("big", args)
-	f := flag.NewFlagSet("big", flag.ExitOnError)
-	sizeList := f.String("sizes", "1GiB,4GiB", "sizes of the objects, growing")
+	f := bench.Flags("big", bench.RunOrReport, `big sees that an agent's memory does not grow with the object: it broadcasts objects of growing
+size to agents on this machine, and compares the peaks of their resident memory. It exits with 1
+if one is over 200 MiB, or grows with the object by more than 10 %.`)
+	sizeList := f.String("sizes", "1GiB,4GiB", "`sizes` of the objects, growing, with commas")
 	nodes := f.Int("nodes", 8, "number of agents")
 	runs := f.Int("runs", bench.Enough, "runs of each size")
-	place := f.String("dir", os.TempDir(), "directory for the files, on a disk with room for them")
-	out := f.String("out", "bench/big", "directory of the results and the report")
-	f.Parse(args)
+	place := f.String("dir", os.TempDir(), "`directory` for the files, on a disk with room for them")
+	out := f.String("out", "bench/big", "`directory` of the results and the report")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
 	if f.NArg() > 0 || *nodes < 2 || *runs < 1 {
 		return fmt.Errorf("%q, --nodes %d, --runs %d: want run or report, and then flags; at least 2 nodes, and 1 run", f.Args(), *nodes, *runs)
 	}

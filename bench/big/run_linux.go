@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/freshet/freshet/bench"
@@ -27,7 +26,7 @@ func broadcast(ctx context.Context, dir string, c *bench.Cell) (_ map[string]flo
 	if err != nil {
 		return nil, err
 	}
-	n, err := strconv.Atoi(c.Params["nodes"])
+	n, err := c.Params.Int("nodes")
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,14 +47,18 @@ func main() { bench.Main("broadcast", command) }
 
 func command(ctx context.Context, args []string) error {
 	typed, run, args := bench.Words("broadcast", args)
-	f := flag.NewFlagSet("broadcast", flag.ExitOnError)
-	nodes := f.String("nodes", "4,8,16,32", "numbers of nodes")
+	f := bench.Flags("broadcast", bench.RunOrReport, `broadcast repeats the experiment of Chiba, Kielmann, den Burger and Matsuoka (2010): an
+object leaves a store and arrives on N nodes by three algorithms, in a laboratory of networks
+on this machine. It needs root, and iperf3, which checks each run's links.`)
+	nodes := f.String("nodes", "4,8,16,32", "`numbers` of nodes, with commas")
 	seeds := f.Int("seeds", 10, "runs of each cell; the seeds are 1, 2, …")
 	size := 256 * unit.MiB
-	f.Func("size", "size of the object (default 256MiB)", func(s string) error { return size.Set(s) })
+	f.Func("size", "`size` of the object (default 256MiB)", func(s string) error { return size.Set(s) })
 	scale := f.Float64("scale", defaultScale, "factor on all rates, the links' and the store's; 0.8 at 32 nodes takes more than two processors")
-	out := f.String("out", "bench/broadcast", "directory of the results and the report")
-	f.Parse(args)
+	out := f.String("out", "bench/broadcast", "`directory` of the results and the report")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("%q: want run or report, and then flags", f.Arg(0))
 	}

@@ -27,15 +27,15 @@ func write(file, dir string) error {
 	rs = slices.DeleteFunc(rs, func(r bench.Result) bool {
 		return r.Params["size"] != last["size"] || r.Params["scale"] != last["scale"]
 	})
-	scale, err := strconv.ParseFloat(last["scale"], 64)
+	scale, err := last.Float("scale")
 	if err != nil {
-		return fmt.Errorf("%s: scale %q: %w", file, last["scale"], err)
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	var counts []int
 	for _, r := range rs {
-		n, err := strconv.Atoi(r.Params["nodes"])
+		n, err := r.Params.Int("nodes")
 		if err != nil {
-			return fmt.Errorf("%s: nodes %q: %w", file, r.Params["nodes"], err)
+			return fmt.Errorf("%s: %w", file, err)
 		}
 		if !slices.Contains(counts, n) {
 			counts = append(counts, n)

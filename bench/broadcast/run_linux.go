@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,7 +41,7 @@ type experiment struct {
 func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runWithin)
 	defer cancel()
-	n, err := strconv.Atoi(c.Params["nodes"])
+	n, err := c.Params.Int("nodes")
 	if err != nil {
 		return nil, err
 	}
@@ -116,10 +115,7 @@ func (e *experiment) build(ctx context.Context, n int) (err error) {
 		e.nodes = append(e.nodes, fmt.Sprintf("n%02d", i+1))
 	}
 	spec := lab.Star(e.nodes, lab.Link{Rate: linkRate(e.scale), Buffer: buffer})
-	for _, h := range []string{storeHost, hubHost} {
-		spec.Hosts = append(spec.Hosts, h)
-		spec.Links = append(spec.Links, lab.Link{A: h, B: "sw"})
-	}
+	spec.Attach("sw", storeHost, hubHost)
 	if e.lab, err = lab.Up(spec); err != nil {
 		return err
 	}

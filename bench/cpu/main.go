@@ -24,7 +24,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -50,13 +49,17 @@ func command(ctx context.Context, args []string) error {
 	}
 	typed, run, args := bench.Words("cpu", args)
 	s := settings{size: unit.GiB}
-	f := flag.NewFlagSet("cpu", flag.ExitOnError)
-	f.Func("size", "of the object (default 1GiB)", func(v string) error { return s.size.Set(v) })
-	rates := f.String("rates", "400Mbit,0", "of the nodes' links, each way, with commas; 0: as fast as it goes")
+	f := bench.Flags("cpu", bench.RunOrReport, `cpu measures what processor time it takes a node to have an object and to pass it on to one
+other, beside curl and BitTorrent clients. It needs root, and what scripts/rivals installs; a
+program that is not installed is left out.`)
+	f.Func("size", "`size` of the object (default 1GiB)", func(v string) error { return s.size.Set(v) })
+	rates := f.String("rates", "400Mbit,0", "`rates` of the nodes' links, each way, with commas; 0: as fast as it goes")
 	f.StringVar(&s.systems, "systems", "", "only these `systems`, with commas")
 	f.IntVar(&s.seeds, "runs", bench.Enough, "runs of each system at each rate")
-	out := f.String("out", "bench/cpu", "directory of the results and the report")
-	f.Parse(args)
+	out := f.String("out", "bench/cpu", "`directory` of the results and the report")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
 	if f.NArg() > 0 || s.seeds < 1 || s.size < unit.MiB {
 		return fmt.Errorf("%q, --runs %d, --size %v: want run or report, and then flags; at least 1 run and 1 MiB", f.Args(), s.seeds, s.size)
 	}

@@ -23,12 +23,8 @@ func suite(cells []bench.Cell) bench.Suite {
 func at(system string, p bench.Params) bench.Point { return bench.Point{Algorithm: system, Params: p} }
 
 // networks are the parameters that results have: links with a rate before those without.
-func networks(rs []bench.Result) (out []bench.Params) {
-	for _, r := range rs {
-		if !slices.ContainsFunc(out, func(p bench.Params) bool { return p.String() == r.Params.String() }) {
-			out = append(out, r.Params)
-		}
-	}
+func networks(rs []bench.Result) []bench.Params {
+	out := bench.ParamsOf(rs)
 	slices.SortStableFunc(out, func(a, b bench.Params) int {
 		return cmp.Or(-cmp.Compare(len(a["mbit"]), len(b["mbit"])), -cmp.Compare(a["mbit"], b["mbit"]))
 	})

@@ -2,16 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -46,7 +42,7 @@ func measure(ctx context.Context, file, typed string, s settings) error {
 		if s.systems != "" && !slices.Contains(strings.Split(s.systems, ","), y.name) {
 			continue
 		}
-		if err := y.missing(); err != nil {
+		if err := bench.Missing(y.programs); err != nil {
 			fmt.Printf("%s is left out: %v\n", y.name, err)
 			continue
 		}
@@ -135,13 +131,13 @@ func run(ctx context.Context, c *bench.Cell) (_ map[string]float64, err error) {
 
 // build makes network, store and object, and the agents if the system is Freshet.
 func (t *trial) build(ctx context.Context, p bench.Params) (err error) {
-	mbit, err := strconv.ParseFloat(p["mbit"], 64)
+	mbit, err := p.Float("mbit")
 	if err != nil {
-		return fmt.Errorf("mbit %q: %w", p["mbit"], err)
+		return err
 	}
-	mib, err := strconv.Atoi(p["mib"])
+	mib, err := p.Int("mib")
 	if err != nil {
-		return fmt.Errorf("mib %q: %w", p["mib"], err)
+		return err
 	}
 	t.size = unit.Bytes(mib) * unit.MiB
 	if t.dir, err = os.MkdirTemp(bench.Memory, fmt.Sprintf("freshet-cpu-%d-", os.Getpid())); err != nil {
@@ -152,10 +148,7 @@ func (t *trial) build(ctx context.Context, p bench.Params) (err error) {
 		link.Buffer = buffer
 	}
 	spec := lab.Star([]string{first, second}, link)
-	for _, h := range []string{storeHost, hubHost} {
-		spec.Hosts = append(spec.Hosts, h)
-		spec.Links = append(spec.Links, lab.Link{A: h, B: "sw"})
-	}
+	spec.Attach("sw", storeHost, hubHost)
 	if t.lab, err = lab.Up(spec); err != nil {
 		return err
 	}
@@ -274,7 +267,7 @@ func (t *trial) cpu() (map[string]time.Duration, error) {
 
 // verify compares both nodes' files with the object.
 func (t *trial) verify() error {
-	want, err := digest(cluster.Bytes(t.size, objectSeed))
+	want, err := cluster.Digest(cluster.Bytes(t.size, objectSeed))
 	if err != nil {
 		return err
 	}
@@ -283,7 +276,7 @@ func (t *trial) verify() error {
 		if err != nil {
 			return fmt.Errorf("the %s node said that it was through: %w", node, err)
 		}
-		got, err := digest(f)
+		got, err := cluster.Digest(f)
 		f.Close()
 		if err != nil {
 			return err
@@ -293,14 +286,6 @@ func (t *trial) verify() error {
 		}
 	}
 	return nil
-}
-
-func digest(r io.Reader) (string, error) {
-	h := sha256.New()
-	if _, err := io.Copy(h, r); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // close ends all that the trial started, and removes what it made.

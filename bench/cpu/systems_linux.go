@@ -47,14 +47,6 @@ var systems = []system{
 	},
 }
 
-func (s system) missing() (err error) {
-	for _, p := range s.programs {
-		_, e := bench.Program(p)
-		err = errors.Join(err, e)
-	}
-	return err
-}
-
 // version is what the programs say; empty for our own, of which the commit is known.
 func (s system) version(ctx context.Context) string { return bench.Says(s.versions...)(ctx) }
 

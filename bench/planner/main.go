@@ -16,7 +16,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -68,11 +67,16 @@ func command(ctx context.Context, args []string) error {
 	if timed {
 		args = args[1:]
 	}
-	f := flag.NewFlagSet("planner", flag.ContinueOnError)
+	f := bench.Flags("planner", "[run|times|report]", `planner plans the 36 conditions of Takahashi, Taura and Chikayama, section 6, in all modes: many
+transfers at once on networks of 400 hosts. It exits with 1 if a claim is missed.
+
+  run     plan what results.jsonl does not have, and then make the report (also without a word)
+  times   the same with the runs that have a clock: how soon plans are there, up to 100,000 hosts
+  report  make README.md and pictures from results.jsonl, and plan nothing`)
 	problems := f.Int("problems", 10, fmt.Sprintf("problems of each condition; on a fat tree, and with a clock, %d at most", bench.Enough))
-	list := f.String("networks", "", "kinds of networks (default: "+strings.Join(networks, ",")+"; with a clock also big)")
+	list := f.String("networks", "", "`kinds` of networks, with commas (default: "+strings.Join(networks, ",")+"; with a clock also big)")
 	most := f.Int("most", transferCounts[len(transferCounts)-1], "the most transfers of a condition: fewer are sooner done")
-	out := f.String("out", "bench/planner", "directory of the results and the report")
+	out := f.String("out", "bench/planner", "`directory` of the results and the report")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

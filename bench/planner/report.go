@@ -19,12 +19,12 @@ func claims(rs []bench.Result, kinds []string) (all []bench.Claim) {
 	for _, kind := range kinds {
 		add := func(name string, wanted bench.Wanted, number string, value func(spans []bench.Span) float64) {
 			all = append(all, bench.Claim{Name: kind + ": " + name, Wanted: wanted, Busy: true, Number: func(e *bench.Evidence) float64 {
-				wanted := conditions()
+				at := conditions()
 				if !slices.Contains(trees, kind) { // some are cut off before they have the number
-					_, wanted = means(rs, kind, number)
+					_, at = means(rs, kind, number)
 				}
 				spans := []bench.Span{e.Span(bench.Point{Params: bench.Params{"network": kind}}, number)}
-				for _, c := range wanted {
+				for _, c := range at {
 					spans = append(spans, e.Span(bench.Point{Params: c.on(kind)}, number))
 				}
 				return value(spans)
@@ -125,34 +125,30 @@ func write(out string) error {
 // without results are left out.
 func means(rs []bench.Result, kind, number string) (of []float64, at []condition) {
 	for _, c := range conditions() {
-		sum, n := 0.0, 0
-		for _, r := range bench.At(rs, bench.Point{Params: c.on(kind)}) {
-			if v, ok := r.Numbers[number]; ok {
-				sum += v
-				n++
-			}
-		}
-		if n > 0 {
-			of, at = append(of, sum/float64(n)), append(at, c)
+		if v := values(bench.At(rs, bench.Point{Params: c.on(kind)}), number); len(v) > 0 {
+			of, at = append(of, mean(v)), append(at, c)
 		}
 	}
 	return of, at
 }
 
-func mean(vs []float64) float64 {
-	sum := 0.0
-	for _, v := range vs {
-		sum += v
+// values are a number of those results that have it.
+func values(rs []bench.Result, number string) (vs []float64) {
+	for _, r := range rs {
+		if v, ok := r.Numbers[number]; ok {
+			vs = append(vs, v)
+		}
 	}
-	return sum / float64(max(1, len(vs)))
+	return vs
 }
 
-// sum is the sum of a number over results.
-func sum(rs []bench.Result, number string) (v float64) {
-	for _, r := range rs {
-		v += r.Numbers[number]
+func mean(vs []float64) float64 { return sum(vs) / float64(max(1, len(vs))) }
+
+func sum(vs []float64) (s float64) {
+	for _, v := range vs {
+		s += v
 	}
-	return v
+	return s
 }
 
 // asking is how many problems asked the second solver.
@@ -270,7 +266,7 @@ func bounds(rs []bench.Result, kinds []string) string {
 		}
 		of := bench.At(rs, bench.Point{Params: bench.Params{"network": kind}})
 		fmt.Fprintf(&b, " %s | %s | %g, %g of %d | %d |\n", meanAndLeast(rs, kind, "floored of bound"), meanAndLeast(rs, kind, "floored of free"),
-			sum(of, "cut off, "+planner.Optimal), sum(of, "cut off, floored"), len(of), asking(of))
+			sum(values(of, "cut off, "+planner.Optimal)), sum(values(of, "cut off, floored")), len(of), asking(of))
 	}
 	return b.String()
 }
@@ -291,20 +287,15 @@ func took(rs []bench.Result, kinds []string) string {
 		for _, t := range transferCounts {
 			for _, d := range hostCounts {
 				p := bench.Point{Params: bench.Params{"network": kind, "transfers": strconv.Itoa(t), "destinations": strconv.Itoa(d)}}
+				of := bench.At(rs, p)
 				span := func(name string, scale float64) string {
-					var v []float64
-					for _, r := range bench.At(rs, p) {
-						if x, ok := r.Numbers[name]; ok {
-							v = append(v, x*scale)
-						}
-					}
-					if len(v) == 0 {
+					s := bench.SpanOf(values(of, name))
+					if s.N == 0 {
 						return "–"
 					}
-					s := bench.SpanOf(v)
-					return significant(s.Median) + " (" + significant(s.Max) + ")"
+					return significant(s.Median*scale) + " (" + significant(s.Max*scale) + ")"
 				}
-				if len(bench.At(rs, p)) > 0 {
+				if len(of) > 0 {
 					fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %s | %s |\n", kind, t, d, span("first_s", 1000), span("paper_s", 1), span("optimal_s", 1), span("floored_s", 1))
 				}
 			}
@@ -329,12 +320,7 @@ func byCondition(rs []bench.Result, kinds []string) string {
 			}
 			fmt.Fprintf(&b, "| %d | %d | %d |", c.transfers, c.sources, c.destinations)
 			show := func(name string, digits int) {
-				var v []float64
-				for _, r := range of {
-					if x, ok := r.Numbers[name]; ok {
-						v = append(v, x)
-					}
-				}
+				v := values(of, name)
 				if len(v) == 0 {
 					b.WriteString(" – |")
 					return
@@ -349,7 +335,7 @@ func byCondition(rs []bench.Result, kinds []string) string {
 			show("floored of bound", 4)
 			show("floored of free", 4)
 			said := strconv.Itoa(len(of))
-			if free, floored := sum(of, "cut off, "+planner.Optimal), sum(of, "cut off, floored"); free+floored > 0 {
+			if free, floored := sum(values(of, "cut off, "+planner.Optimal)), sum(values(of, "cut off, floored")); free+floored > 0 {
 				said += fmt.Sprintf(", cut off %g, %g", free, floored)
 			}
 			fmt.Fprintf(&b, " %s |\n", said)

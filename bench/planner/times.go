@@ -288,11 +288,11 @@ func timeClaims(rs []bench.Result) (all []bench.Claim) {
 			if len(points) == 0 {
 				continue
 			}
-			at := fmt.Sprintf("%s, %d hosts, %d transfers to %d destinations: ", of.name, s.hosts, s.transfers, s.destinations)
-			most(at+"the first plan, seconds", s.first, points, "first_s")
-			most(fmt.Sprintf("%s%g of the bound proved, seconds", at, s.share), s.good, points, "good_s")
+			what := fmt.Sprintf("%s, %d hosts, %d transfers to %d destinations: ", of.name, s.hosts, s.transfers, s.destinations)
+			most(what+"the first plan, seconds", s.first, points, "first_s")
+			most(fmt.Sprintf("%s%g of the bound proved, seconds", what, s.share), s.good, points, "good_s")
 			if s.again > 0 {
-				most(at+"a plan again after a change, seconds", s.again, points, "again_s")
+				most(what+"a plan again after a change, seconds", s.again, points, "again_s")
 			}
 		}
 	}
@@ -333,7 +333,7 @@ func timeTable(rs []bench.Result) string {
 					return number(span.Min, 4)
 				}
 				problems := strconv.Itoa(len(of))
-				if cut := sum(of, "cut off"); cut > 0 {
+				if cut := sum(values(of, "cut off")); cut > 0 {
 					problems += fmt.Sprintf(", %g cut off", cut)
 				}
 				if asked := asking(of); asked > 0 {

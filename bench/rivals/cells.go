@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,8 +39,7 @@ var kinds = []kind{
 }
 
 // first is how many of kinds are where every system is run before anything
-// else, and by which the best are chosen; last is the index of the one that is
-// run once by all, since it shows who runs out of processor time.
+// else, and by which the best are chosen.
 const first = 3
 
 // kindOf finds one by its name.
@@ -49,11 +49,16 @@ func kindOf(name string) (kind, error) {
 			return k, nil
 		}
 	}
+	return kind{}, fmt.Errorf("cell %q: there are: %s", name, kindNames())
+}
+
+// kindNames are all names, with commas.
+func kindNames() string {
 	var names []string
 	for _, k := range kinds {
 		names = append(names, k.name)
 	}
-	return kind{}, fmt.Errorf("cell %q: there are: %s", name, strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
 // scale is how large all is. What all links carry together is the same for any number of nodes, so that the processors of
@@ -97,22 +102,22 @@ func (s scale) cells(systems []string, ks []kind, seeds ...uint64) (out []bench.
 	return out
 }
 
-// count is how many rivals are run as often as ours.
-const count = 3
+// leading is how many rivals are run as often as ours.
+const leading = 3
 
 // leaders are the rivals that were fastest in a kind, by the runs with the first seed.
 func (s scale) leaders(rs []bench.Result, k kind) (names []string) {
 	p := s.params(k)
 	var runs []bench.Result
 	for _, r := range rs {
-		if r.Seed == 1 && r.Error == "" && !own(r.Algorithm) && r.Params.String() == p.String() {
+		if r.Seed == 1 && r.Error == "" && !own(r.Algorithm) && maps.Equal(r.Params, p) {
 			runs = append(runs, r)
 		}
 	}
 	slices.SortStableFunc(runs, func(a, b bench.Result) int {
 		return cmp.Compare(a.Numbers["makespan_s"], b.Numbers["makespan_s"])
 	})
-	for _, r := range runs[:min(count, len(runs))] {
+	for _, r := range runs[:min(leading, len(runs))] {
 		names = append(names, r.Algorithm)
 	}
 	return names

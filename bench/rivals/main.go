@@ -34,7 +34,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -61,17 +60,21 @@ func command(ctx context.Context, args []string) error {
 	}
 	typed, run, args := bench.Words("rivals", args)
 	s := settings{scale: scale{rate: 800 * unit.Mbit, size: 3 * unit.GiB}}
-	f := flag.NewFlagSet("rivals", flag.ExitOnError)
+	f := bench.Flags("rivals", bench.RunOrReport, `rivals runs Freshet beside other ways of bringing an object from a store to all nodes of a
+cluster, on the same links, in a laboratory of networks on this machine. It needs root, and
+what scripts/rivals installs; a rival that is not installed is left out.`)
 	f.IntVar(&s.nodes, "nodes", 16, "number of nodes where a cell does not say it")
-	f.Func("rate", "of all nodes' links together, each way (default 800Mbit)", func(v string) error { return s.rate.Set(v) })
-	f.Func("size", "of the copies of as many nodes together (default 3GiB)", func(v string) error { return s.size.Set(v) })
+	f.Func("rate", "`rate` of all nodes' links together, each way (default 800Mbit)", func(v string) error { return s.rate.Set(v) })
+	f.Func("size", "`size` of the copies of as many nodes together (default 3GiB)", func(v string) error { return s.size.Set(v) })
 	f.BoolVar(&s.even, "even", false, "the store gives every node the same, instead of rates as uneven as the paper found them")
-	cells := f.String("cells", "", "which `cells`, with commas (default: all)")
+	cells := f.String("cells", "", "only these `cells`, with commas: "+kindNames()+" (default: all)")
 	f.StringVar(&s.systems, "systems", "", "only these `systems`, each as often as --seeds says: names and patterns, with commas")
 	f.IntVar(&s.seeds, "seeds", 5, "runs of ours and of the best rivals in each cell")
-	f.DurationVar(&s.patience, "patience", 25*time.Minute, "for one run, after which it has failed")
-	out := f.String("out", "bench/rivals", "directory of the results and the report")
-	f.Parse(args)
+	f.DurationVar(&s.patience, "patience", 25*time.Minute, "`time` for one run, after which it has failed")
+	out := f.String("out", "bench/rivals", "`directory` of the results and the report")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("%q: want run or report, and then flags", f.Arg(0))
 	}

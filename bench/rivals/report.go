@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -31,13 +32,9 @@ func suite(cells []bench.Cell) bench.Suite {
 // at is a system in a cell.
 func at(system string, p bench.Params) bench.Point { return bench.Point{Algorithm: system, Params: p} }
 
-// cells are those that results have, in the order of kinds.
-func cellsOf(rs []bench.Result) (out []bench.Params) {
-	for _, r := range rs {
-		if !slices.ContainsFunc(out, func(p bench.Params) bool { return p.String() == r.Params.String() }) {
-			out = append(out, r.Params)
-		}
-	}
+// cellsOf are the cells that results have, in the order of kinds.
+func cellsOf(rs []bench.Result) []bench.Params {
+	out := bench.ParamsOf(rs)
 	slices.SortStableFunc(out, func(a, b bench.Params) int { return cmp.Compare(place(a["cell"]), place(b["cell"])) })
 	return out
 }
@@ -51,7 +48,7 @@ func place(name string) int {
 func ranked(rs []bench.Result, p bench.Params) (names []string) {
 	median := map[string]float64{}
 	for _, r := range rs {
-		if r.Params.String() != p.String() || slices.Contains(names, r.Algorithm) {
+		if !maps.Equal(r.Params, p) || slices.Contains(names, r.Algorithm) {
 			continue
 		}
 		names = append(names, r.Algorithm)
@@ -65,7 +62,7 @@ func ranked(rs []bench.Result, p bench.Params) (names []string) {
 }
 
 const (
-	near1  = 1.05 // of the bound: what is level there is as good as there can be
+	tight  = 1.05 // of the bound: what is level there is as good as there can be
 	level  = 1.02
 	copies = 1.02 // of the object: what may leave the store, or cross between sites
 )
@@ -86,7 +83,7 @@ func claims(rs []bench.Result) (out []bench.Claim) {
 			where = p["nodes"] + " nodes, " + where
 		}
 		if k.store > 0 && !k.slow && !k.sites && k.files == 1 {
-			claim(where+": "+best+", makespan over the bound", bench.AtMost(near1), func(e *bench.Evidence) float64 {
+			claim(where+": "+best+", makespan over the bound", bench.AtMost(tight), func(e *bench.Evidence) float64 {
 				return e.Span(us, "ratio").Median
 			})
 			claim(where+": "+best+", what left the store, the most of any run, in objects", bench.AtMost(copies), func(e *bench.Evidence) float64 {
@@ -104,7 +101,7 @@ func claims(rs []bench.Result) (out []bench.Claim) {
 			}
 			them := at(rival, p)
 			number, wanted := "makespan_s", bench.Below(1)
-			if s, _ := bench.Of(rs, them, "ratio"); s.N > 0 && s.Median <= near1 {
+			if s, _ := bench.Of(rs, them, "ratio"); s.N > 0 && s.Median <= tight {
 				wanted = bench.AtMost(level)
 			}
 			claim(where+": makespan of "+best+" over that of the fastest rival, "+rival, wanted, func(e *bench.Evidence) float64 {
@@ -139,7 +136,7 @@ func write(file, dir string) error {
 		}
 		var here []bench.Result
 		for _, r := range rs {
-			if r.Params.String() == p.String() {
+			if maps.Equal(r.Params, p) {
 				here = append(here, r)
 			}
 		}

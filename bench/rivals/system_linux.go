@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -46,15 +45,11 @@ func systems() (all []System) {
 }
 
 // missing says which programs s lacks, or why the one that it needs could not be built.
-func (s System) missing() (err error) {
-	for _, p := range s.Programs {
-		_, e := bench.Program(p)
-		err = errors.Join(err, e)
+func (s System) missing() error {
+	if err := bench.Missing(s.Programs); err != nil || s.Build == nil {
+		return err
 	}
-	if err == nil && s.Build != nil {
-		err = s.Build()
-	}
-	return err
+	return s.Build()
 }
 
 // chosen are the systems that a list of names and patterns names, with commas

@@ -3,11 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"os"
@@ -86,18 +83,18 @@ func (e *experiment) trial(ctx context.Context, c *bench.Cell, s System) (_ *Tri
 	if t.kind, err = kindOf(c.Params["cell"]); err != nil {
 		return t, err
 	}
-	n, err := strconv.Atoi(c.Params["nodes"])
+	n, err := c.Params.Int("nodes")
 	if err != nil {
-		return t, fmt.Errorf("nodes %q: %w", c.Params["nodes"], err)
+		return t, err
 	}
-	mbit, err := strconv.ParseFloat(c.Params["mbit"], 64)
+	mbit, err := c.Params.Float("mbit")
 	if err != nil {
-		return t, fmt.Errorf("mbit %q: %w", c.Params["mbit"], err)
+		return t, err
 	}
 	t.Rate *= unit.Bandwidth(mbit)
-	mib, err := strconv.Atoi(c.Params["mib"])
+	mib, err := c.Params.Int("mib")
 	if err != nil {
-		return t, fmt.Errorf("mib %q: %w", c.Params["mib"], err)
+		return t, err
 	}
 	t.Each = unit.Bytes(mib) * unit.MiB / unit.Bytes(t.kind.files)
 	for i := range t.kind.files {
@@ -160,10 +157,7 @@ func (t *Trial) network() lab.Spec {
 	if t.kind.slow {
 		spec.Links[len(spec.Links)-1].Rate /= 4
 	}
-	for _, h := range []string{storeHost, hubHost} {
-		spec.Hosts = append(spec.Hosts, h)
-		spec.Links = append(spec.Links, lab.Link{A: h, B: near})
-	}
+	spec.Attach(near, storeHost, hubHost)
 	if t.kind.sites {
 		spec.Switches = append(spec.Switches, far)
 		for i := len(t.Nodes) / 2; i < len(t.Nodes); i++ {
@@ -387,7 +381,7 @@ func (t *Trial) await(ctx context.Context) error {
 func (t *Trial) verify() error {
 	var want []string
 	for i := range t.Files {
-		sum, err := digest(cluster.Bytes(t.Each, objectSeed+uint64(i)))
+		sum, err := cluster.Digest(cluster.Bytes(t.Each, objectSeed+uint64(i)))
 		if err != nil {
 			return err
 		}
@@ -399,7 +393,7 @@ func (t *Trial) verify() error {
 			if err != nil {
 				return fmt.Errorf("node %s said that it was through: %w", node, err)
 			}
-			sum, err := digest(f)
+			sum, err := cluster.Digest(f)
 			f.Close()
 			if err != nil {
 				return err
@@ -410,14 +404,6 @@ func (t *Trial) verify() error {
 		}
 	}
 	return nil
-}
-
-func digest(r io.Reader) (string, error) {
-	h := sha256.New()
-	if _, err := io.Copy(h, r); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // usage is what the kernel has counted at one moment.

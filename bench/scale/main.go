@@ -13,7 +13,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -61,9 +60,10 @@ func command(ctx context.Context, args []string) error {
 		return cell(ctx, os.Stdin, os.Stdout)
 	}
 	typed, run, args := bench.Words("scale", args)
-	f := flag.NewFlagSet("scale", flag.ContinueOnError)
+	f := bench.Flags("scale", bench.RunOrReport, `scale simulates broadcasts to up to 10,000 nodes, and says how far each is from its bound. It
+exits with 1 if one is farther than it may be.`)
 	nodes := f.Int("nodes", 10000, "the most nodes of a run: 1000 take two minutes, 10000 an hour")
-	out := f.String("out", "bench/scale", "directory of the results and the report")
+	out := f.String("out", "bench/scale", "`directory` of the results and the report")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func cells(nodes int) (all []bench.Cell) {
 
 // text is the scenario of a cell.
 func text(p bench.Params) (string, error) {
-	pieces, err := strconv.Atoi(p["pieces"])
+	pieces, err := p.Int("pieces")
 	link, store := links[p["links"]], stores[p["store"]]
 	if err != nil || link == "" || store == "" {
 		return "", fmt.Errorf("there is no run with %v", p)
@@ -188,8 +188,8 @@ func rows(rs []bench.Result) (all []row, err error) {
 			continue
 		}
 		to := row{links: r.Params["links"]}
-		if to.nodes, err = strconv.Atoi(r.Params["nodes"]); err == nil {
-			to.pieces, err = strconv.Atoi(r.Params["pieces"])
+		if to.nodes, err = r.Params.Int("nodes"); err == nil {
+			to.pieces, err = r.Params.Int("pieces")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("a result of %v: %w", r.Params, err)

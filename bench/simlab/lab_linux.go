@@ -29,7 +29,7 @@ func inLab(ctx context.Context, s *scenario.Scenario) (l line, err error) {
 	if err != nil {
 		return l, err
 	}
-	dir, err := os.MkdirTemp("/dev/shm", "freshet-simlab-")
+	dir, err := os.MkdirTemp(bench.Memory, "freshet-simlab-")
 	if err != nil {
 		return l, err
 	}

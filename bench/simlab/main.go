@@ -14,7 +14,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -46,22 +45,33 @@ func main() {
 }
 
 func command(ctx context.Context, args []string, out io.Writer) error {
-	f := flag.NewFlagSet("simlab", flag.ContinueOnError)
-	results := f.String("results", "bench/simlab/results.jsonl", "the runs in the laboratory, one a line")
-	dir := f.String("scenarios", "bench/simlab/scenarios", "where the scenarios are that compare shows")
+	f := bench.Flags("simlab", "run|compare", `simlab runs the same scenarios in a laboratory of networks, with the real binary, and in the
+simulation, and says how far the simulation is off.
+
+  run      run the scenarios FILE..., named after the flags, in the laboratory, as root;
+           a line each to results.jsonl
+  compare  fit the simulation's two constants, and show all scenarios`)
+	results := f.String("results", "bench/simlab/results.jsonl", "`file` of the runs in the laboratory, one a line")
+	dir := f.String("scenarios", "bench/simlab/scenarios", "`directory` of the scenarios that compare shows")
 	if len(args) == 0 {
 		return errors.New("say run or compare")
 	}
-	if err := f.Parse(args[1:]); err != nil {
+	word := args[0]
+	if strings.HasPrefix(word, "-") { // --help, most likely
+		word = ""
+	} else {
+		args = args[1:]
+	}
+	if err := f.Parse(args); err != nil {
 		return err
 	}
-	switch args[0] {
+	switch word {
 	case "run":
 		return run(ctx, f.Args(), *results, out)
 	case "compare":
 		return compare(ctx, *dir, *results, out)
 	}
-	return fmt.Errorf("%q: say run or compare", args[0])
+	return fmt.Errorf("%q: say run or compare, and then flags", word)
 }
 
 // run runs scenarios in the laboratory, one after the other, and appends what they came to.

@@ -3,26 +3,41 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 )
 
 // built is the program as users build it: the race detector slows encryption
-// down so much that it would be all that a demo shows.
+// down so much that it would be all that a demo shows. TestMain removes it.
 func built(t *testing.T) string {
 	t.Helper()
-	exe := filepath.Join(t.TempDir(), "freshet")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", exe, ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	exe, err := theProgram()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return exe
 }
+
+var theProgram = sync.OnceValues(func() (exe string, err error) {
+	if programDir, err = os.MkdirTemp("", "freshet-test-"); err != nil {
+		return "", err
+	}
+	exe = filepath.Join(programDir, "freshet")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", exe, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %v\n%s", err, out)
+	}
+	return exe, nil
+})
+
+var programDir string // where the program is; empty: nowhere
 
 func TestDemo(t *testing.T) {
 	exe, dir := built(t), t.TempDir()

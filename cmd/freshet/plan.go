@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -54,6 +55,9 @@ Modes, from the plainest to the best:
   freshet plan net.yaml transfers.yaml --explain --svg plan.svg`,
 		Args: wantArgs("TOPOLOGY", "TRANSFERS"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(planner.Modes, o.Mode) {
+				return usage("mode %q: want %s", o.Mode, strings.Join(planner.Modes, ", "))
+			}
 			net, err := readTopology(args[0])
 			if err != nil {
 				return err
@@ -99,15 +103,28 @@ Modes, from the plainest to the best:
 					return err
 				}
 			}
+			var modes []planMode
+			if compare {
+				if modes, err = v.compare(); err != nil {
+					return err
+				}
+			}
 			if asJSON {
-				err = printJSON(w, v.document())
+				d := v.document()
+				d.Modes = modes
+				err = printJSON(w, d)
 			} else {
-				v.print(w)
+				v.head(w)
+				if !compare {
+					v.flows(w)
+					v.starved(w)
+				}
+				v.unreachable(w)
 				if explain {
 					v.explain(w)
 				}
 				if compare {
-					err = v.compare(w)
+					err = printModes(w, modes)
 				}
 				if svg != "" {
 					fmt.Fprintf(w, "\nPicture: %s\n", svg)
@@ -128,7 +145,7 @@ Modes, from the plainest to the best:
 	f.Uint64Var(&o.Seed, "seed", 1, "`number` that the randomness of flat and random begins with")
 	f.DurationVar(&within, "within", 0, "`time` after which the plan is taken as it is; another one each time, unlike with --work (default: no limit)")
 	f.BoolVar(&explain, "explain", false, "say for each destination why it gets its data so, and what binds it")
-	f.BoolVar(&compare, "compare", false, "show all modes beside each other")
+	f.BoolVar(&compare, "compare", false, "show all modes beside each other, instead of the flows; with --json beside them, as \"modes\"")
 	f.StringVar(&svg, "svg", "", "`file` to draw the plan into")
 	jsonFlag(cmd, &asJSON)
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(planner.Modes, cobra.ShellCompDirectiveNoFileComp))
@@ -163,6 +180,7 @@ type planDocument struct {
 	Flows       []planFlow        `json:"flows"`
 	Links       []planLink        `json:"links"`
 	Transfers   []planTransfer    `json:"transfers"`
+	Modes       []planMode        `json:"modes,omitempty"` // with --compare
 }
 
 type planClass struct {
@@ -202,6 +220,19 @@ type planTransfer struct {
 	Size    float64  `json:"size"`
 	Rate    float64  `json:"rate"`     // of all destinations together
 	FinishS *float64 `json:"finish_s"` // estimate; nil: no size, or never
+}
+
+// planMode is how a mode fares beside the others.
+type planMode struct {
+	Mode       string   `json:"mode"`
+	Unfit      string   `json:"unfit,omitempty"` // why it has no plan here; all that follows is 0 then
+	Throughput float64  `json:"throughput"`
+	Bound      *float64 `json:"bound"` // of its plan; nil: nothing is proved
+	MinRate    float64  `json:"min_rate"`
+	Starved    int      `json:"starved"`  // destinations that could be reached and have nothing
+	FinishS    *float64 `json:"finish_s"` // when the last transfer would be through; nil: never
+	Flows      int      `json:"flows"`
+	PlanningS  float64  `json:"planning_s"`
 }
 
 func finite(x float64) *float64 {
@@ -279,8 +310,11 @@ func (v *planView) picture(title string) []byte {
 
 func rateOf(x float64) string { return unit.Bandwidth(x).String() }
 
-// print prints for people.
-func (v *planView) print(w io.Writer) {
+// most is how many lines of a kind people get.
+const most = 100
+
+// head prints how good the plan is.
+func (v *planView) head(w io.Writer) {
 	plan := v.plan
 	fmt.Fprintf(w, "throughput  %s in all, %s", rateOf(plan.Throughput), plan.Mode)
 	if !math.IsInf(plan.Bound, 1) {
@@ -288,7 +322,11 @@ func (v *planView) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\nsmallest    %s", rateOf(plan.MinRate))
 	if plan.Floor > 0 {
-		fmt.Fprintf(w, "; each gets at least %s, all at once could have %s", rateOf(plan.Floor), rateOf(plan.Theta))
+		if plan.MinRate < plan.Floor*(1-1e-6) {
+			fmt.Fprintf(w, "; not everybody has the floor of %s, all at once could have %s", rateOf(plan.Floor), rateOf(plan.Theta))
+		} else {
+			fmt.Fprintf(w, "; each gets at least %s, all at once could have %s", rateOf(plan.Floor), rateOf(plan.Theta))
+		}
 		if plan.FreeBound > plan.Bound {
 			fmt.Fprintf(w, ", which costs %.2f %% of the throughput", 100*(1-plan.Bound/plan.FreeBound))
 		}
@@ -306,8 +344,12 @@ func (v *planView) print(w io.Writer) {
 		fmt.Fprintf(w, "%s; beside what those before have it cannot have more than %s (gap %.2f %%, proved by: %s)", by, rateOf(c.Bound), 100*c.Gap, c.BoundBy)
 	}
 	fmt.Fprintf(w, "\nplanned     in %.3f s: %s over %s\n", v.took.Seconds(), count(len(plan.Flows), "flow"), counted(len(plan.Links), "direction of a link", "directions of links"))
+}
+
+// flows prints what the plan does, by transfer and by flow.
+func (v *planView) flows(w io.Writer) {
+	plan := v.plan
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	const most = 100
 	fmt.Fprintf(t, "\nTRANSFER\tSIZE\tRATE\tFINISH\tFLOWS\n")
 	for k, tr := range v.transfers {
 		if k == most {
@@ -344,16 +386,24 @@ func (v *planView) print(w io.Writer) {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", v.transfers[f.Transfer].Name, rateOf(f.Rate), strings.Join(names, " → "))
 	}
 	t.Flush()
-	for i, s := range plan.Starved {
+}
+
+// starved prints who could have something and has nothing.
+func (v *planView) starved(w io.Writer) {
+	for i, s := range v.plan.Starved {
 		if i == most {
-			fmt.Fprintf(w, "and %d more\n", len(plan.Starved)-i)
+			fmt.Fprintf(w, "and %d more\n", len(v.plan.Starved)-i)
 			break
 		}
 		fmt.Fprintf(w, "starved: %s to %s\n", v.transfers[s.Transfer].Name, v.g.Name(s.Destination))
 	}
-	for i, u := range plan.Unreachable {
+}
+
+// unreachable prints who can have nothing in any plan.
+func (v *planView) unreachable(w io.Writer) {
+	for i, u := range v.plan.Unreachable {
 		if i == most {
-			fmt.Fprintf(w, "and %d more\n", len(plan.Unreachable)-i)
+			fmt.Fprintf(w, "and %d more\n", len(v.plan.Unreachable)-i)
 			break
 		}
 		fmt.Fprintf(w, "unreachable: %s to %s: %s\n", v.transfers[u.Transfer].Name, v.g.Name(u.Destination), u.Reason)
@@ -363,6 +413,13 @@ func (v *planView) print(w io.Writer) {
 // explain says for each destination why.
 func (v *planView) explain(w io.Writer) {
 	fmt.Fprintf(w, "\nWhy. The price of a byte per second is how many bytes per second of throughput it takes from elsewhere;\nat a destination it is worth one.\n")
+	// The prices are those of the program of the last class: of one before they say nothing.
+	priced := func(k int) bool { return true }
+	if n := len(v.plan.Classes); n > 1 {
+		last := v.plan.Classes[n-1].Priority
+		priced = func(k int) bool { return v.transfers[k].Priority == last }
+		fmt.Fprintf(w, "Prices are those of the last class, priority %d, beside what the classes before have; of these none are known.\n", last)
+	}
 	for _, r := range v.p.Explain(v.plan) {
 		fmt.Fprintf(w, "%s to %s: %s", v.transfers[r.Transfer].Name, v.g.Name(r.Destination), rateOf(r.Rate))
 		for i, o := range r.From {
@@ -384,10 +441,14 @@ func (v *planView) explain(w io.Writer) {
 		if len(r.Full) > 0 {
 			c := topo.Channel(r.Full[0].Channel)
 			fmt.Fprintf(w, "; full: %s to %s (%s", v.g.Name(v.g.From(c)), v.g.Name(v.g.To(c)), rateOf(r.Full[0].Rate))
-			if r.Full[0].Worth > 1e-6 {
+			if priced(r.Transfer) && r.Full[0].Worth > 1e-6 {
 				fmt.Fprintf(w, ", price %.2f", r.Full[0].Worth)
 			}
 			fmt.Fprint(w, ")")
+		}
+		if !priced(r.Transfer) {
+			fmt.Fprintln(w)
+			continue
 		}
 		fmt.Fprint(w, "; directly it would cost")
 		for i, c := range r.Cost {
@@ -408,37 +469,50 @@ func (v *planView) explain(w io.Writer) {
 	}
 }
 
-// compare shows all modes.
-func (v *planView) compare(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "\nMODE\tTHROUGHPUT\tOF BOUND\tSMALLEST\tSTARVED\tLAST FINISH\tFLOWS\tPLANNED IN\t\n")
+// compare plans in all modes.
+func (v *planView) compare() (modes []planMode, err error) {
 	for _, mode := range planner.Modes {
 		runtime.GC() // one mode's garbage is not collected in the next one's time
 		began := time.Now()
 		plan, err := v.p.In(mode)
 		if err != nil {
 			if mode == planner.Exact && v.g.Tree() == nil {
-				fmt.Fprintf(t, "%s\ton trees only\t\t\t\t\t\t\t\n", mode)
+				modes = append(modes, planMode{Mode: mode, Unfit: "on trees only"})
 				continue
 			}
-			return err
+			return nil, err
 		}
-		took := time.Since(began).Seconds()
+		took := time.Since(began)
 		if mode == planner.Optimal || mode == planner.Single {
-			took = v.took.Seconds() + took
+			took += v.took
 		}
-		last, of := 0.0, ""
+		last := 0.0
 		for _, f := range v.p.Finish(plan) {
 			last = max(last, f)
 		}
-		finish := "never"
-		if !math.IsInf(last, 1) {
-			finish = time.Duration(last * 1e9).Round(100 * time.Millisecond).String()
+		modes = append(modes, planMode{Mode: mode, Throughput: plan.Throughput, Bound: finite(plan.Bound), MinRate: plan.MinRate,
+			Starved: len(plan.Starved), FinishS: finite(last), Flows: len(plan.Flows), PlanningS: took.Seconds()})
+	}
+	return modes, nil
+}
+
+// printModes prints how all modes fare.
+func printModes(w io.Writer, modes []planMode) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "\nMODE\tTHROUGHPUT\tOF BOUND\tSMALLEST\tSTARVED\tLAST FINISH\tFLOWS\tPLANNED IN\t\n")
+	for _, m := range modes {
+		if m.Unfit != "" {
+			fmt.Fprintf(t, "%s\t%s\t\t\t\t\t\t\t\n", m.Mode, m.Unfit)
+			continue
 		}
-		if plan.Bound > 0 && !math.IsInf(plan.Bound, 1) {
-			of = fmt.Sprintf("%.1f %%", 100*plan.Throughput/plan.Bound)
+		finish, of := "never", ""
+		if m.FinishS != nil {
+			finish = time.Duration(*m.FinishS * 1e9).Round(100 * time.Millisecond).String()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%.3f s\t\n", mode, rateOf(plan.Throughput), of, rateOf(plan.MinRate), len(plan.Starved), finish, len(plan.Flows), took)
+		if m.Bound != nil && *m.Bound > 0 {
+			of = fmt.Sprintf("%.1f %%", 100*m.Throughput / *m.Bound)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%.3f s\t\n", m.Mode, rateOf(m.Throughput), of, rateOf(m.MinRate), m.Starved, finish, m.Flows, m.PlanningS)
 	}
 	return t.Flush()
 }

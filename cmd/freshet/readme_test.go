@@ -120,3 +120,50 @@ func freeAddress(t *testing.T) string {
 	defer ln.Close()
 	return ln.Addr().String()
 }
+
+// TestReadmeWhereToReadOn types the commands that the section of that name has between backquotes, one after the
+// other, in a directory that has the repository's docs and nothing else.
+func TestReadmeWhereToReadOn(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, dir := built(t), t.TempDir()
+	if err := os.Symlink(docs, filepath.Join(dir, "docs")); err != nil {
+		t.Fatal(err)
+	}
+	prints := map[string]string{ // by command, the first words of which suffice
+		"freshet sim":           "\nmakespan ",
+		"freshet topo generate": "",
+		"freshet topo show":     "Picture: net.svg",
+		"freshet plan":          "\nindex ",
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for i, part := range strings.Split(section(string(readme), "## Where to read on"), "`") {
+		if i%2 == 0 || !strings.HasPrefix(part, "freshet ") {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, exe, strings.Fields(part)[1:]...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", part, err, out)
+		}
+		for words, want := range prints {
+			if strings.HasPrefix(part, words) {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("%s: got no %q in\n%s", part, want, out)
+				}
+				delete(prints, words)
+			}
+		}
+	}
+	if len(prints) > 0 {
+		t.Errorf("the section does not have %v: it was renamed, or its commands are not between backquotes", prints)
+	}
+}

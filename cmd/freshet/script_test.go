@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,7 +32,23 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"freshet": main})
+	// Scripts wait for each other's processes more than they compute: on two cores they use less than one, so
+	// that twice as many go on at once as there are cores, unless -parallel says otherwise.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+	testscript.Main(tests{m}, map[string]func(){"freshet": main})
+}
+
+// tests are all tests, and what is left to do after them.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	code := t.M.Run()
+	if programDir != "" {
+		os.RemoveAll(programDir)
+	}
+	return code
 }
 
 // TestScript runs the scripts in testdata/script: clusters of processes on the

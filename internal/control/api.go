@@ -291,10 +291,12 @@ func (h *Hub) release(id string) {
 	delete(h.active, id)
 }
 
+const noJob = "no job %q: \"freshet jobs\" lists those that there are"
+
 // find resolves the beginning of a job's ID. d is nil if the job has ended.
 func (h *Hub) find(prefix string) (id string, d *driven, err error) {
 	if !isIDPrefix(prefix) {
-		return "", nil, fail(ErrNoSuchJob, "no job %q: an ID is %d letters and digits, or as many of the first as only one has", peer.Printable(prefix, 40), idChars)
+		return "", nil, fail(ErrNoSuchJob, "no job %q: an ID is %d letters and digits, or as many of the first as only one has; \"freshet jobs\" lists them", peer.Printable(prefix, 40), idChars)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -313,7 +315,7 @@ func (h *Hub) find(prefix string) (id string, d *driven, err error) {
 	}
 	switch {
 	case len(found) == 0:
-		return "", nil, fail(ErrNoSuchJob, "no job %q", prefix)
+		return "", nil, fail(ErrNoSuchJob, noJob, prefix)
 	case len(found) > 1:
 		slices.Sort(found)
 		return "", nil, fail(ErrInvalid, "%q is the beginning of several jobs' IDs: %s", prefix, strings.Join(found, ", "))
@@ -332,7 +334,7 @@ func (h *Hub) job(ctx context.Context, prefix string) (Job, error) {
 	var j Job
 	_, err = get(ctx, h.store.jobs, id, &j)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return Job{}, fail(ErrNoSuchJob, "no job %q", id)
+		return Job{}, fail(ErrNoSuchJob, noJob, id)
 	}
 	return j, err
 }

@@ -54,7 +54,7 @@ func (s *Spec) check() error {
 	}
 	switch {
 	case s.ShareAccess && s.Algorithm == steal.Flat:
-		return fail(ErrInvalid, "with the algorithm flat every node reads the source itself: sharing access wants another")
+		return fail(ErrInvalid, "--share-access with --algorithm flat, where every node reads the source itself: leave one of them out")
 	case s.Piece < 0 || s.Piece > maxPiece:
 		return fail(ErrInvalid, "piece size %v: want up to %v, or 0 for the default", s.Piece, maxPiece)
 	case s.PerWork < 0 || s.PerWork > 1<<20:
@@ -62,7 +62,7 @@ func (s *Spec) check() error {
 	case s.SourceCopies != 0 && !(s.SourceCopies >= 1 && s.SourceCopies <= 1e6):
 		return fail(ErrInvalid, "%v copies from the source: want at least 1, or 0 for no limit", s.SourceCopies)
 	case s.SourceCopies != 0 && s.Algorithm == steal.Flat:
-		return fail(ErrInvalid, "with the algorithm flat every node reads a copy from the source: a limit of copies wants another")
+		return fail(ErrInvalid, "--source-copies with --algorithm flat, where every node reads a copy of its own: leave one of them out")
 	case s.Timeout < 0:
 		return fail(ErrInvalid, "timeout %v is negative: want a time, or 0 for none", s.Timeout)
 	case s.Timeout > 0 && time.Duration(s.Timeout) < time.Second:
@@ -95,7 +95,7 @@ func checkSource(source string) error {
 	switch u.Scheme {
 	case "s3":
 		if u.Host == "" || strings.Trim(u.Path, "/") == "" {
-			return fail(ErrInvalid, "source %q: want s3://bucket/key", source)
+			return fail(ErrInvalid, "source %q: want s3://bucket/key, or s3://bucket/prefix/ for all that lies below it", source)
 		}
 	case "http", "https":
 		if u.Host == "" {

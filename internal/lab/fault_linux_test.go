@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/freshet/freshet/unit"
 )
 
@@ -181,11 +183,45 @@ func states(t *testing.T, l *Lab, host string) string {
 	return string(s)
 }
 
+// A host stops though a process in it waits in the kernel for a child that is stopped.
+func TestHostsStopInTheMiddleOfFork(t *testing.T) {
+	l := New(t, Star(hosts(1), Link{}))
+	const vfork = unix.CLONE_VFORK | int(unix.SIGCHLD)
+	cmd := exec.Command("perl", "-e", fmt.Sprintf("$| = 1; print 1; syscall(%d, %d, 0, 0, 0, 0); sleep 1000", unix.SYS_CLONE, vfork))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Start("n0", cmd); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); states(t, l, "n0") != "DS"; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("processes are %q, want one that waits for its child, DS", states(t, l, "n0"))
+		}
+	}
+	if err := l.Stop("n0"); err != nil {
+		t.Fatal(err)
+	}
+	if got := states(t, l, "n0"); got != "DT" {
+		t.Errorf("processes of a stopped host are %q, want DT", got)
+	}
+	if err := l.Kill("n0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("the killed process ended with %v", err)
+	}
+}
+
 func TestHostsStopContinueAndDie(t *testing.T) {
 	l := New(t, Star(hosts(2), Link{}))
 	var cmds []*exec.Cmd
 	for _, h := range hosts(2) {
-		cmd := exec.Command("sh", "-c", "sleep 1000 & echo; sleep 1000") // three processes
+		cmd := exec.Command("sh", "-c", "sleep 1000 & sleep 1000 & echo; wait") // three processes
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -91,13 +91,14 @@ func (l *Lab) Kill(host string) error {
 }
 
 // Stop makes all processes in a host stand still. The kernel goes on to answer
-// for their sockets, as it does for a program that hangs.
+// for their sockets, as it does for a program that hangs. One that sleeps in the kernel, as who has begun a child by vfork does until
+// that one, which is stopped, goes on, stops before it does anything else.
 func (l *Lab) Stop(host string) error {
 	h, err := l.host(host)
 	if err != nil {
 		return err
 	}
-	return signalAll([]uint64{h.inode()}, unix.SIGSTOP, func(state byte) bool { return state == 'T' || state == 't' })
+	return signalAll([]uint64{h.inode()}, unix.SIGSTOP, func(state byte, told bool) bool { return state == 'T' || state == 't' || state == 'D' && told })
 }
 
 // Continue ends what Stop began.
@@ -106,12 +107,12 @@ func (l *Lab) Continue(host string) error {
 	if err != nil {
 		return err
 	}
-	return signalAll([]uint64{h.inode()}, unix.SIGCONT, func(state byte) bool { return state != 'T' })
+	return signalAll([]uint64{h.inode()}, unix.SIGCONT, func(state byte, _ bool) bool { return state != 'T' })
 }
 
 // killAll ends all processes in the namespaces, and waits until they are gone.
 func killAll(inodes []uint64) error {
-	return signalAll(inodes, unix.SIGKILL, func(byte) bool { return false })
+	return signalAll(inodes, unix.SIGKILL, func(byte, bool) bool { return false })
 }
 
 // patience is how long the processes of a host may take to do what a signal
@@ -120,15 +121,15 @@ const patience = 15 * time.Second
 
 // signalAll signals all processes in the namespaces until none is left that is
 // not as it should be: one that started others meanwhile is caught in the next
-// round.
-func signalAll(inodes []uint64, sig unix.Signal, ok func(state byte) bool) error {
-	wait := time.Millisecond
+// round. told says whether a process has been signalled.
+func signalAll(inodes []uint64, sig unix.Signal, ok func(state byte, told bool) bool) error {
+	told, wait := map[int]bool{}, time.Millisecond
 	for end := time.Now().Add(patience); ; {
 		pids, err := processes(inodes)
 		if err != nil {
 			return err
 		}
-		pids = slices.DeleteFunc(pids, func(pid int) bool { s, alive := state(pid); return !alive || ok(s) })
+		pids = slices.DeleteFunc(pids, func(pid int) bool { s, alive := state(pid); return !alive || ok(s, told[pid]) })
 		if len(pids) == 0 {
 			return nil
 		}
@@ -139,6 +140,7 @@ func signalAll(inodes []uint64, sig unix.Signal, ok func(state byte) bool) error
 			if err := unix.Kill(pid, sig); err != nil && err != unix.ESRCH {
 				return fmt.Errorf("lab: signal process %d: %w", pid, err)
 			}
+			told[pid] = true
 		}
 		time.Sleep(wait)
 		wait = min(2*wait, 50*time.Millisecond)

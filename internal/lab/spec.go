@@ -49,6 +49,14 @@ func Star(hosts []string, l Link) Spec {
 	return s
 }
 
+// Attach adds hosts, each with a link without limits to a switch.
+func (s *Spec) Attach(at string, hosts ...string) {
+	for _, h := range hosts {
+		s.Hosts = append(s.Hosts, h)
+		s.Links = append(s.Links, Link{A: h, B: at})
+	}
+}
+
 // ParseSpec reads a spec as YAML. Keys are the field names in lower case;
 // rates, sizes and times are written as they are for freshet's flags:
 //

@@ -87,11 +87,15 @@ links:
 
 func TestStar(t *testing.T) {
 	s := Star(hosts(3), Link{Rate: unit.Gbit})
+	s.Attach("sw", "store", "hub")
 	if err := s.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprintln(s.Links[2].A, s.Links[2].B, s.Links[2].Rate, len(s.Links)); got != "n2 sw 125 MB/s 3\n" {
-		t.Errorf("the third link of three is %s", got)
+	if got := fmt.Sprintln(s.Links[2].A, s.Links[2].B, s.Links[2].Rate, len(s.Links)); got != "n2 sw 125 MB/s 5\n" {
+		t.Errorf("the third link is %s", got)
+	}
+	if got, want := s.Links[4], (Link{A: "hub", B: "sw"}); got != want || s.Hosts[4] != "hub" {
+		t.Errorf("the last of %v has the link %v, want %v", s.Hosts, got, want)
 	}
 }
 

@@ -37,6 +37,11 @@ type File struct {
 
 	written atomic.Int64 // bytes
 
+	stage
+}
+
+// stage is how far a landing has come.
+type stage struct {
 	mu    sync.Mutex // guards state, and makes Commit, Abort and Close take turns
 	state state
 }
@@ -123,64 +128,32 @@ func (r *Roots) Create(job, path string, size unit.Bytes) (*File, error) {
 
 // make takes the destination, makes its parents and the part file. After an
 // error nothing of that is left.
-func (f *File) make() (err error) {
+func (f *File) make() error {
 	r, p := f.r, f.p
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	dir, err := p.ancestor()
+	key, above, err := p.key()
 	if err != nil {
 		return err
 	}
-	real, err := filepath.EvalSymlinks(filepath.Join(p.real, dir))
-	if err != nil {
-		return p.wrap(err)
-	}
-	below, err := filepath.Rel(dir, p.rel)
-	if err != nil {
-		return p.wrap(err)
-	}
-	f.key = filepath.Join(real, below)
+	f.key = key
 	if job, taken := r.busy[f.key]; taken {
 		return fmt.Errorf("%s: %w by job %s", p.path, ErrBusy, job)
 	}
-
-	var missing []string // outermost first
-	for d := p.parent(); d != dir; d = filepath.Dir(d) {
-		missing = append([]string{d}, missing...)
-	}
-	note := entry{Job: f.job, Root: p.real, Part: f.part, Made: missing}
+	note := entry{Job: f.job, Root: p.real, Part: f.part}
 	f.entry = note.name()
-	if err := r.writeEntry(f.entry, note); err != nil {
+	err = r.begin(p, above, &note, func() (info fs.FileInfo, err error) {
+		if f.f, err = p.r.OpenFile(f.part, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err != nil {
+			return nil, err
+		}
+		if info, err = f.f.Stat(); err != nil {
+			p.r.Remove(f.part)
+		}
+		return info, err
+	})
+	if err != nil {
+		f.f.Close() // does nothing to none
 		return err
-	}
-	defer func() {
-		if err != nil {
-			r.removeMade(p, missing)
-			r.removeEntry(f.entry)
-		}
-	}()
-	for _, d := range missing {
-		if err := p.r.Mkdir(d, 0o755); err != nil {
-			return p.wrap(err)
-		}
-		r.made[filepath.Join(p.real, d)] = true
-	}
-	f.f, err = p.r.OpenFile(f.part, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s: %s is there already: another process is landing the same job here", p.path, filepath.Base(f.part))
-	}
-	if err != nil {
-		return p.wrap(err)
-	}
-	info, err := f.f.Stat()
-	if err == nil {
-		note.Inode = inode(info)
-		err = r.writeEntry(f.entry, note)
-	}
-	if err != nil {
-		f.f.Close()
-		p.r.Remove(f.part)
-		return p.wrap(err)
 	}
 	r.busy[f.key] = f.job
 	return nil
@@ -205,20 +178,7 @@ func reserve(f *os.File, size unit.Bytes) error {
 	return err
 }
 
-// explain wraps an error of writing, and says for a full disk what is missing.
-func (f *File) explain(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
-		free, ferr := freeSpace(f.f)
-		if ferr != nil {
-			return fmt.Errorf("%s: needs %v: %w", f.p.path, f.size, reason(err))
-		}
-		return fmt.Errorf("%s: needs %v, %v free: %w", f.p.path, f.size, free, reason(err))
-	}
-	return f.p.wrap(err)
-}
+func (f *File) explain(err error) error { return f.p.explain(err, f.size, f.p.parent()) }
 
 // Path is the destination.
 func (f *File) Path() string { return f.p.path }
@@ -267,49 +227,63 @@ func (f *File) Commit(m Meta) error {
 	if err != nil {
 		return err
 	}
-	mode := fs.FileMode(0o644)
-	if old != nil {
-		mode = old.Mode().Perm()
-	}
-	if err := f.f.Chmod(mode); err != nil {
-		return f.p.wrap(err)
-	}
-	if err := syncFile(f.f); err != nil {
-		return fmt.Errorf("sync %w", f.explain(err))
-	}
-	info, err := f.f.Stat()
+	info, err := f.p.seal(f.f, old, f.size, f.explain)
 	if err != nil {
-		return f.p.wrap(err)
-	}
-	if info.Size() != int64(f.size) {
-		return fmt.Errorf("%s: the part file has %d bytes instead of %d: somebody else changed it", f.p.path, info.Size(), f.size)
+		return err
 	}
 	if err := rename(f.p.r, f.part, f.p.rel); err != nil {
 		return f.p.wrap(err)
 	}
 	f.state = committed
 	f.release(true)
-	if err := syncDir(f.p); err != nil {
+	if err := syncDirs(f.p); err != nil {
 		return err
 	}
 	return errors.Join(f.r.remember(f.key, m, info), f.r.removeEntry(f.entry))
 }
 
-// syncDir makes the renaming last, and the making of the parents.
-func syncDir(p place) error {
+// seal gives a part file the permissions of what it replaces, makes what it holds last, and returns what it is then.
+func (p place) seal(f *os.File, old fs.FileInfo, size unit.Bytes, explain func(error) error) (fs.FileInfo, error) {
+	mode := fs.FileMode(0o644)
+	if old != nil {
+		mode = old.Mode().Perm()
+	}
+	if err := f.Chmod(mode); err != nil {
+		return nil, p.wrap(err)
+	}
+	if err := syncFile(f); err != nil {
+		return nil, fmt.Errorf("sync %w", explain(err))
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, p.wrap(err)
+	}
+	if info.Size() != int64(size) {
+		return nil, fmt.Errorf("%s: the part file has %d bytes instead of %d: somebody else changed it", p.path, info.Size(), size)
+	}
+	return info, nil
+}
+
+// syncDirs makes the renaming last, and the making of the parents.
+func syncDirs(p place) error {
 	for dir := p.parent(); ; dir = filepath.Dir(dir) {
-		d, err := p.r.Open(dir)
-		if err != nil {
-			return p.wrap(err)
-		}
-		err = errors.Join(syncFile(d), d.Close())
-		if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) { // some file systems cannot
-			return fmt.Errorf("sync directory of %w", p.wrap(err))
-		}
-		if dir == "." {
-			return nil
+		if err := syncDir(p, dir); err != nil || dir == "." {
+			return err
 		}
 	}
+}
+
+// syncDir makes last what was renamed and made in a directory.
+func syncDir(p place, dir string) error {
+	d, err := p.r.Open(dir)
+	if err != nil {
+		return p.wrap(err)
+	}
+	err = errors.Join(syncFile(d), d.Close())
+	if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) { // some file systems cannot
+		return fmt.Errorf("sync directory of %w", p.wrap(err))
+	}
+	return nil
 }
 
 // Abort leaves nothing behind: the part file goes, and those of its parents
@@ -334,17 +308,20 @@ func (f *File) Abort() error {
 }
 
 // Close ends the use of the file; one that was not committed is aborted.
-func (f *File) Close() error {
-	if err := f.Abort(); err != nil {
+func (f *File) Close() error { return f.stage.close(f.Abort, f.f.Close) }
+
+// close ends a landing: with abort, or if it was committed with last.
+func (s *stage) close(abort, last func() error) error {
+	if err := abort(); err != nil {
 		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.state != committed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != committed {
 		return nil
 	}
-	f.state = gone
-	return f.f.Close()
+	s.state = gone
+	return last()
 }
 
 // release lets others land at the same path. If nothing has landed, the

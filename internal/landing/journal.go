@@ -45,6 +45,42 @@ func (r *Roots) writeEntry(name string, e entry) error {
 	return nil
 }
 
+// begin writes a landing down, makes the directories between above and its part file, and that with put, which says what it has
+// made. After an error nothing of it is left. It needs r.mu.
+func (r *Roots) begin(p place, above string, e *entry, put func() (fs.FileInfo, error)) (err error) {
+	for d := filepath.Dir(e.Part); d != above; d = filepath.Dir(d) {
+		e.Made = append([]string{d}, e.Made...)
+	}
+	if err := r.writeEntry(e.name(), *e); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			r.removeMade(p, e.Made)
+			r.removeEntry(e.name())
+		}
+	}()
+	for _, d := range e.Made {
+		if err := p.r.Mkdir(d, 0o755); err != nil {
+			return p.wrap(err)
+		}
+		r.made[filepath.Join(p.real, d)] = true
+	}
+	info, err := put()
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s: %s is there already: another process is landing the same job here", p.path, filepath.Base(e.Part))
+	}
+	if err != nil {
+		return p.wrap(err)
+	}
+	e.Inode = inode(info)
+	if err := r.writeEntry(e.name(), *e); err != nil {
+		p.r.Remove(e.Part)
+		return p.wrap(err)
+	}
+	return nil
+}
+
 func (r *Roots) removeEntry(name string) error {
 	err := r.state.Remove(filepath.Join(journalDir, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -201,11 +237,10 @@ func (r *Roots) Held(path, source, version string, size unit.Bytes) (bool, error
 	if err != nil || info == nil || version == "" {
 		return false, err
 	}
-	dir, err := filepath.EvalSymlinks(filepath.Join(p.real, p.parent()))
+	key, _, err := p.key()
 	if err != nil {
-		return false, p.wrap(err)
+		return false, err
 	}
-	key := filepath.Join(dir, filepath.Base(p.rel))
 	b, err := r.state.ReadFile(heldName(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -217,9 +217,27 @@ func (p place) ancestor() (string, error) {
 	}
 }
 
-// wrap names the path, and says in plain words what is usual.
+// key is the destination's in Roots.busy: its path with symbolic links resolved as far as it is there. above is its ancestor.
+func (p place) key() (key, above string, err error) {
+	if above, err = p.ancestor(); err != nil {
+		return "", "", err
+	}
+	real, err := filepath.EvalSymlinks(filepath.Join(p.real, above))
+	if err != nil {
+		return "", "", p.wrap(err)
+	}
+	below, err := filepath.Rel(above, p.rel)
+	if err != nil {
+		return "", "", p.wrap(err)
+	}
+	return filepath.Join(real, below), above, nil
+}
+
+// wrap names the path, and says in plain words what is usual. Nil stays nil.
 func (p place) wrap(err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s: the file system is read-only: %w", p.path, reason(err))
 	case errors.Is(err, fs.ErrPermission):
@@ -232,6 +250,18 @@ func (p place) wrap(err error) error {
 		return fmt.Errorf("%s: a symbolic link on the path leads out of the root %s", p.path, p.dir)
 	}
 	return fmt.Errorf("%s: %w", p.path, reason(err))
+}
+
+// explain wraps an error of writing, and says for a full disk how much is needed and how much is free in dir.
+func (p place) explain(err error, needs unit.Bytes, dir string) error {
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, syscall.EFBIG) {
+		return p.wrap(err)
+	}
+	room := ""
+	if free, err := p.free(dir); err == nil {
+		room = fmt.Sprintf(", %v free", free)
+	}
+	return fmt.Errorf("%s: needs %v%s: %w", p.path, needs, room, reason(err))
 }
 
 // reason is err without the operation and the path that a *fs.PathError adds,

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sort"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -55,8 +54,7 @@ type Tree struct {
 	written []atomic.Int64 // by file
 	open    handles
 
-	mu    sync.Mutex // guards state, and makes Commit, Abort and Close take turns
-	state state
+	stage
 }
 
 // tree is a Tree of which nothing has been made.
@@ -135,18 +133,11 @@ func (t *Tree) places() (keys []string, err error) {
 		p := t.place(i)
 		dir, ok := real[p.parent()]
 		if !ok {
-			above, err := p.ancestor()
+			key, _, err := p.key()
 			if err != nil {
 				return nil, err
 			}
-			if dir, err = filepath.EvalSymlinks(filepath.Join(p.real, above)); err != nil {
-				return nil, p.wrap(err)
-			}
-			below, err := filepath.Rel(above, p.parent())
-			if err != nil {
-				return nil, p.wrap(err)
-			}
-			dir = filepath.Join(dir, below)
+			dir = filepath.Dir(key)
 			real[p.parent()] = dir
 		}
 		key := filepath.Join(dir, filepath.Base(p.rel))
@@ -207,43 +198,20 @@ func (t *Tree) make() (err error) {
 	if err != nil {
 		return err
 	}
-	var missing []string // outermost first
-	for d := p.parent(); d != above; d = filepath.Dir(d) {
-		missing = append([]string{d}, missing...)
-	}
 	t.part = p.rel
-	t.note = entry{Job: t.job, Root: p.real, Part: t.part, Made: missing, Tree: true}
+	t.note = entry{Job: t.job, Root: p.real, Part: t.part, Tree: true}
 	t.entry = t.note.name()
-	if err := r.writeEntry(t.entry, t.note); err != nil {
+	err = r.begin(p, above, &t.note, func() (info fs.FileInfo, err error) {
+		if err = p.r.Mkdir(t.part, 0o700); err != nil {
+			return nil, err
+		}
+		if info, err = p.r.Lstat(t.part); err != nil {
+			p.r.Remove(t.part)
+		}
+		return info, err
+	})
+	if err != nil {
 		return err
-	}
-	defer func() {
-		if err != nil {
-			r.removeMade(p, missing)
-			r.removeEntry(t.entry)
-		}
-	}()
-	for _, d := range missing {
-		if err := p.r.Mkdir(d, 0o755); err != nil {
-			return p.wrap(err)
-		}
-		r.made[filepath.Join(p.real, d)] = true
-	}
-	err = p.r.Mkdir(t.part, 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s: %s is there already: another process is landing the same job here", p.path, filepath.Base(t.part))
-	}
-	if err != nil {
-		return p.wrap(err)
-	}
-	info, err := p.r.Lstat(t.part)
-	if err == nil {
-		t.note.Inode = inode(info)
-		err = r.writeEntry(t.entry, t.note)
-	}
-	if err != nil {
-		p.r.Remove(t.part)
-		return p.wrap(err)
 	}
 	for _, key := range t.keys {
 		r.busy[key] = t.job
@@ -292,28 +260,11 @@ func (t *Tree) reserve() error {
 	return nil
 }
 
-// explain wraps an error of writing, and says for a full disk what is missing.
 func (t *Tree) explain(p place, err error) error {
-	if err == nil || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, syscall.EFBIG) {
-		return p.wrapped(err)
-	}
-	return fmt.Errorf("%s: needs %v%s: %w", p.path, t.needs(), t.freeText(), reason(err))
-}
-
-func (t *Tree) freeText() string {
-	free, err := t.dir.free(t.part)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf(", %v free", free)
-}
-
-// wrapped is wrap, but of nil.
-func (p place) wrapped(err error) error {
-	if err == nil {
+	if err == nil { // the usual case; needs looks at all files
 		return nil
 	}
-	return p.wrap(err)
+	return p.explain(err, t.needs(), t.part)
 }
 
 // openFile opens file i where it is now.
@@ -325,7 +276,7 @@ func (t *Tree) openFile(i int) (*os.File, error) {
 	} else if t.part != "" {
 		f, err := p.r.OpenFile(t.partName(i), os.O_RDWR, 0)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
-			return f, p.wrapped(err)
+			return f, p.wrap(err)
 		}
 	}
 	if was == nil {
@@ -471,7 +422,7 @@ func (t *Tree) Commit(source string) error {
 			return t.dir.wrap(err)
 		}
 	}
-	if err := syncOne(t.dir, t.part); err != nil {
+	if err := syncDir(t.dir, t.part); err != nil {
 		return err
 	}
 	t.note.Names = nil
@@ -500,10 +451,10 @@ func (t *Tree) Commit(source string) error {
 		}
 	}
 	t.state = committed
-	err = t.dir.wrapped(t.dir.r.Remove(t.part))
+	err = t.dir.wrap(t.dir.r.Remove(t.part))
 	t.release(true)
 	for _, d := range dirs {
-		err = errors.Join(err, syncOne(t.dir, d))
+		err = errors.Join(err, syncDir(t.dir, d))
 	}
 	if err != nil {
 		return err
@@ -540,30 +491,13 @@ func (t *Tree) syncFile(i int, old fs.FileInfo) (fs.FileInfo, error) {
 		}
 		return old, nil
 	}
-	mode := fs.FileMode(0o644)
-	if old != nil {
-		mode = old.Mode().Perm()
-	}
-	p := t.place(i)
 	h, err := t.open.take(i)
 	if err != nil {
 		return nil, err
 	}
 	defer t.open.give(h)
-	if err := h.f.Chmod(mode); err != nil {
-		return nil, p.wrap(err)
-	}
-	if err := syncFile(h.f); err != nil {
-		return nil, fmt.Errorf("sync %w", t.explain(p, err))
-	}
-	info, err := h.f.Stat()
-	if err != nil {
-		return nil, p.wrap(err)
-	}
-	if want := t.files[i].Size; info.Size() != int64(want) {
-		return nil, fmt.Errorf("%s: the part file has %d bytes instead of %d: somebody else changed it", p.path, info.Size(), want)
-	}
-	return info, nil
+	p := t.place(i)
+	return p.seal(h.f, old, t.files[i].Size, func(err error) error { return t.explain(p, err) })
 }
 
 // dirs are the directories of the files, and those above them below the root, outermost first.
@@ -577,19 +511,6 @@ func (t *Tree) dirs() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// syncOne makes last what was renamed and made in a directory.
-func syncOne(p place, dir string) error {
-	d, err := p.r.Open(dir)
-	if err != nil {
-		return p.wrap(err)
-	}
-	err = errors.Join(syncFile(d), d.Close())
-	if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) { // some file systems cannot
-		return fmt.Errorf("sync directory of %w", p.wrap(err))
-	}
-	return nil
-}
-
 // Abort leaves nothing behind: the part files go, and those of the directories above them that were made for them and are
 // empty. After Commit it does nothing.
 func (t *Tree) Abort() error {
@@ -599,7 +520,7 @@ func (t *Tree) Abort() error {
 		return nil
 	}
 	t.state = gone
-	err := errors.Join(t.open.close(), t.dir.wrapped(t.dir.r.RemoveAll(t.part)))
+	err := errors.Join(t.open.close(), t.dir.wrap(t.dir.r.RemoveAll(t.part)))
 	t.release(false)
 	if err != nil {
 		return err // the journal keeps its entry, for Sweep
@@ -608,18 +529,7 @@ func (t *Tree) Abort() error {
 }
 
 // Close ends the use of the files; those that were not committed are aborted.
-func (t *Tree) Close() error {
-	if err := t.Abort(); err != nil {
-		return err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.state != committed {
-		return nil
-	}
-	t.state = gone
-	return t.open.close()
-}
+func (t *Tree) Close() error { return t.stage.close(t.Abort, t.open.close) }
 
 // release lets others land at the same paths. If nothing has landed, the directories that were made go again; otherwise they stay.
 func (t *Tree) release(landed bool) {

@@ -15,7 +15,7 @@ import (
 
 // Version is the version of the protocol. An end that meets another one says
 // so and closes: both ends of a cluster are to be of the same version.
-const Version = 2
+const Version = 3
 
 // MaxFrame is the longest payload of a frame: a block and what a message needs
 // to say about it.

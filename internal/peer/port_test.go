@@ -428,6 +428,19 @@ func TestPool(t *testing.T) {
 	if c, err := p.Get(t.Context()); err != nil || len(c) != cap(a) || &c[0] != &a[0] {
 		t.Errorf("got %d bytes, %v, want the block put before at its full length", len(c), err)
 	}
+	p.Put(b)
 	p.Put(a)
+	if c := p.Try(); &c[0] != &a[0] {
+		t.Error("got another block than the one that was put last")
+	}
+	p.Put(a)
+	if p.Waited() == 0 {
+		t.Error("who waited for a block in vain has not waited")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a full pool took one more block")
+		}
+	}()
 	p.Put(b)
 }

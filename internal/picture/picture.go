@@ -291,6 +291,17 @@ func textWidth(s string) float64 {
 	return w
 }
 
+// count says how many there are of a thing.
+func count(n int, thing string) string {
+	switch {
+	case n == 1:
+		return "1 " + thing
+	case strings.HasSuffix(thing, "ch"):
+		return fmt.Sprintf("%d %ses", n, thing)
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // cut shortens s to n runes.
 func cut(s string, n int) string {
 	if r := []rune(s); len(r) > n {
@@ -320,7 +331,7 @@ func (d *drawing) document() []byte {
 		kind = "a tree"
 	}
 	n := d.Network()
-	d.text(16, 40, "start", "s", fmt.Sprintf("%d hosts, %d switches, %d links; %s", len(n.Hosts), len(n.Switches), len(n.Links), kind))
+	d.text(16, 40, "start", "s", fmt.Sprintf("%s, %s, %s; %s", count(len(n.Hosts), "host"), count(len(n.Switches), "switch"), count(len(n.Links), "link"), kind))
 	d.legend()
 	d.printf(`<g transform="translate(0 %g)">`+"\n%s</g>\n</svg>\n", headHeight, body)
 	return []byte(d.b.String())

@@ -124,7 +124,9 @@ func TestShapes(t *testing.T) {
 		circles int // switches, sites
 		says    []string
 	}{
-		{topo.Shape{Kind: "flat"}, 0, 1, []string{"s0", "400 hosts"}},
+		{topo.Shape{Kind: "flat"}, 0, 1, []string{"s0", "400 hosts", "400 hosts, 1 switch, 400 links; a tree"}},
+		{topo.Shape{Kind: "flat", Hosts: 3}, 3, 1, []string{"3 hosts", "h1, h2, h3"}},
+		{topo.Shape{Kind: "flat", Hosts: 60}, 60, 1, []string{"h1 … h60"}},
 		{topo.Shape{Kind: "flat", Hosts: 200}, 200, 1, []string{"200 hosts"}},
 		{topo.Shape{Kind: "star"}, 400, 17, []string{"wan", "s1", "25 hosts"}},
 		{topo.Shape{Kind: "intrigger"}, 400, 21, []string{"core", "region4", "site16"}},
@@ -158,6 +160,15 @@ func TestShapes(t *testing.T) {
 		if !bytes.Equal(text, Draw(shape(t, c.s), Options{Title: name})) {
 			t.Errorf("%s is another picture the second time", name)
 		}
+	}
+}
+
+// A link's label stands on top of all links: with many of them it is not crossed out.
+func TestLabelsAreOnTop(t *testing.T) {
+	text := string(Draw(shape(t, topo.Shape{Kind: "star", Hosts: 90, Groups: 9}), Options{}))
+	label := strings.Index(text, `text-anchor="end"`)
+	if line := strings.LastIndex(text, "<path "); label < 0 || label < line {
+		t.Errorf("the first label is at %d, the last link at %d", label, line)
 	}
 }
 

@@ -87,9 +87,9 @@ func (d *drawing) node(n *node, p point, r float64) {
 	case n.switches > 1 && len(n.hosts) == 0:
 		says += fmt.Sprintf("\n%d switches with the same neighbours", n.switches)
 	case n.switches > 1:
-		says += fmt.Sprintf("\n%d hosts, %d switches", len(n.hosts), n.switches)
+		says += "\n" + count(len(n.hosts), "host") + ", " + count(n.switches, "switch")
 	case len(n.hosts) > 0:
-		says += fmt.Sprintf("\n%d hosts", len(n.hosts))
+		says += "\n" + count(len(n.hosts), "host")
 	}
 	fill := "#fff"
 	if n.switches > 1 || len(n.hosts) > 0 {

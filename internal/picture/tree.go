@@ -40,6 +40,8 @@ type treeDrawing struct {
 	y     []float64 // by place, where it is drawn
 	shown []int     // switches, in order
 	rowOf map[int]int
+
+	labels []func() // of links: they are written when all links are drawn, so that none is crossed out
 }
 
 func (d *drawing) tree() {
@@ -222,6 +224,9 @@ func (t *treeDrawing) draw() {
 			t.link(up, t.x(t.To(up)), t.y[t.To(up)], t.x(p), t.y[p])
 		}
 	}
+	for _, write := range t.labels {
+		write()
+	}
 	for _, p := range t.shown {
 		if _, ok := t.rowOf[p]; !ok {
 			t.printf(`<circle cx="%.1f" cy="%.1f" r="4.5" fill="#fff" stroke="#445" stroke-width="1.5"><title>%s</title></circle>`+"\n", t.x(p), t.y[p], escape(t.Name(p)))
@@ -260,10 +265,9 @@ func (t *treeDrawing) link(up topo.Channel, x1, y1, x2, y2 float64) {
 	}
 	p := t.From(up)
 	if _, isRow := t.rowOf[p]; !isRow { // its name is above it
-		t.text(x2-9-textWidth(t.Name(p))*0.55, y2-13, "end", "s h", label)
-		return
+		x2, y2 = x2-textWidth(t.Name(p))*0.55, y2-5
 	}
-	t.text(x2-9, y2-8, "end", "s h", label)
+	t.labels = append(t.labels, func() { t.text(x2-9, y2-8, "end", "s h", label) })
 }
 
 // brief leaves the unit's bit out: "540M".
@@ -282,13 +286,13 @@ func (t *treeDrawing) row(r row, hostsAt float64) {
 	about := ""
 	switch {
 	case len(r.hosts) > 1 && r.switches > 1:
-		about = fmt.Sprintf("%d hosts, %d switches", len(r.hosts), r.switches)
+		about = count(len(r.hosts), "host") + ", " + count(r.switches, "switch")
 	case len(r.hosts) > 1:
-		about = fmt.Sprintf("%d hosts", len(r.hosts))
+		about = count(len(r.hosts), "host")
 	case len(r.hosts) == 1:
 		about = t.Name(r.hosts[0])
 	case r.switches > 1:
-		about = fmt.Sprintf("%d switches", r.switches)
+		about = count(r.switches, "switch")
 	}
 	t.text(x+16+textWidth(name), r.y, "start", "s h", about)
 	if len(r.hosts) == 0 {
@@ -310,13 +314,28 @@ func (t *treeDrawing) row(r row, hostsAt float64) {
 		t.strip(r.hosts, hostsAt, r.y)
 		across += perLine * pitch
 	}
-	if t.Load != nil && len(r.inside) > 0 {
+	switch {
+	case t.Load != nil && len(r.inside) > 0:
 		most := 0.0
 		for _, c := range r.inside {
 			most = max(most, t.load(c), t.load(c^1))
 		}
 		t.text(across+8, r.y, "start", "s", fmt.Sprintf("inside up to %.0f %%", 100*most))
+	case len(r.hosts) > 1 && t.Hosts() <= foldBeyond:
+		t.text(across+8, r.y, "start", "s", t.names(r.hosts, t.width-across-16))
 	}
+}
+
+// names of hosts, as their squares stand; where they do not fit, the first one's and the last one's.
+func (t *treeDrawing) names(hosts []int, room float64) string {
+	var names []string
+	for _, h := range hosts {
+		names = append(names, t.Name(h))
+	}
+	if all := strings.Join(names, ", "); textWidth(all)*0.85 <= room {
+		return all
+	}
+	return cut(names[0], 10) + " … " + cut(names[len(names)-1], 10)
 }
 
 // strip draws many hosts as a bar: ordered, and each piece of it stands for the same number.

@@ -194,16 +194,19 @@ func TestPageOfAJobThatNobodyRecorded(t *testing.T) {
 		}
 	}
 	want := [][]string{
-		{"Resource", "Least time", "Carries", "Known from", "Used", "What is unknown"},
-		{"The links into the nodes", "3.61 s", "1.19 GB/s", "network interface", "15 %", ""},
-		{"The store", "21.5 s", "200 MB/s", "declared", "91 %", ""},
-		{"What the store and all nodes can send", "3.33 s", "2.58 GB/s", "network interface, declared", "", ""},
+		{"Resource", "Least time", "Carries", "Known from", "Used"},
+		{"The links into the nodes", "3.61 s", "1.19 GB/s", "network interface", "15 %"},
+		{"The store", "21.5 s", "200 MB/s", "declared", "91 %"},
+		{"What the store and all nodes can send", "3.33 s", "2.58 GB/s", "network interface, declared", ""},
 	}
 	got := cells["bound"]
 	for i := range want {
-		if i >= len(got) || !slices.Equal(got[i][:4], want[i][:4]) || want[i][4] != "" && got[i][4] != want[i][4] || got[i][5] != want[i][5] {
+		if i >= len(got) || len(got[i]) != 5 || !slices.Equal(got[i][:4], want[i][:4]) || want[i][4] != "" && got[i][4] != want[i][4] {
 			t.Errorf("line %d of the bound: got %q, want %q", i, got[i], want[i])
 		}
+	}
+	if got := cells["details"][0]; got[0] != "No." {
+		t.Errorf("the number of a node is called %q", got[0])
 	}
 	nodes := cells["details"] // three tables, the second with two rows of headings
 	if len(nodes) != 10 || !slices.Equal(nodes[1][:5], []string{"#1", "gpu-01", "23.7 s", "–", "2 GiB"}) || len(nodes[5]) != len(nodes[4]) || nodes[5][10] != "9.00 s" ||
@@ -220,13 +223,13 @@ func TestPageOfSites(t *testing.T) {
 	}
 	got := cells["bound"][4:]
 	for i, want := range [][]string{
-		{"The link into site east", "22.6 s", "190 MB/s", "declared", "72 %", ""},
-		{"The link into site west", "unknown", "unknown", "–", "–", "Nobody knows what the link into site west carries: declare it (--declare site.west=RATE of broadcast)"},
+		{"The link into site east", "22.6 s", "190 MB/s", "declared", "72 %"},
+		{"The link into site westNobody knows what the link into site west carries: declare it (--declare site.west=RATE of broadcast)", "unknown", "unknown", "–", "–"},
 		{"Site", "Nodes", "Came in, × the object", "From the store", "From other sites"},
 		{"east", "1", "0.75 ×", "2 GiB", "1 GiB"},
 		{"west", "1", "0.75 ×", "2 GiB", "1 GiB"},
 	} {
-		if i >= len(got) || !slices.Equal(got[i], want) {
+		if i >= len(got) || len(got[i]) != 5 || !slices.Equal(got[i], want) {
 			t.Errorf("line %d: got %q, want %q", i, got[min(i, len(got)-1)], want)
 		}
 	}
@@ -247,7 +250,7 @@ func TestPageNamesTheStraggler(t *testing.T) {
 	if strings.Contains(text, `<details open`) {
 		t.Error("the table of 400 nodes is not folded")
 	}
-	if got := cells["bound"][2]; got[1] != "unknown" || got[2] != "unknown" || got[5] != "Nobody knows what the store gives to gpu-01, gpu-02, gpu-03 and 397 more: measure it (freshet probe --source URL), or declare it (--declare store=RATE of broadcast)" {
+	if got := cells["bound"][2]; got[1] != "unknown" || got[2] != "unknown" || got[0] != "The storeNobody knows what the store gives to gpu-01, gpu-02, gpu-03 and 397 more: measure it (freshet probe --source URL), or declare it (--declare store=RATE of broadcast)" {
 		t.Errorf("the unknown store: got %q", got)
 	}
 	if got := len(cells["details"]); got != 3*401+1 {

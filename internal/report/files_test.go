@@ -54,7 +54,7 @@ func TestFiles(t *testing.T) {
 	if err := rec.HTML(&page); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"34 B in 4 files to 2 nodes", "Every file", "<td>config</td>"} {
+	for _, text := range []string{"34 B in 4 files to 2 nodes", "Every file", `<td data-head="File">config</td>`} {
 		if !strings.Contains(page.String(), text) {
 			t.Errorf("the page does not say %q", text)
 		}

@@ -16,7 +16,10 @@ import (
 //go:embed page.html.tmpl
 var pageText string
 
-var page = template.Must(template.New("page").Parse(pageText))
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	// heads are those of a table, which on a narrow screen stand in its cells.
+	"heads": func(names ...string) []string { return names },
+}).Parse(pageText))
 
 // What a page shows. More nodes than can be told apart are thinned out, evenly
 // and with the first and the last; the numbers always cover all.
@@ -398,7 +401,7 @@ func (v *view) draw(runs []*Run) error {
 		panel  func(r *Run, f format) panel
 	}{
 		{figure: figure{ID: "completion", Title: "When each node had the object",
-			Text: "One bar a node, in rank order, all runs on one time axis.",
+			Text: "One bar a node, in the order of their numbers, all runs on one time axis.",
 			Legend: []key{{"store", "reads from the store"}, {"both", "and gets from peers at the same time"}, {"peers", "gets from peers"},
 				{"closing", "last checks, sync and rename"}, {"fail", "failed"}}},
 			shows: func(r *Run) bool { return !r.hasDoings() }, // else the next one says more

@@ -195,6 +195,75 @@ func checkMarkup(t *testing.T, page []byte) {
 	}
 }
 
+// On a narrow screen rows are stacked and heads hidden, so that each cell has to say what it is, as its column's head does.
+func TestCellsHaveHeads(t *testing.T) {
+	all := 0
+	pages := cases()
+	for name, lines := range map[string][]byte{"eight": pages["eight"], "one-fails": pages["one-fails"], "kept": pages["kept"],
+		"sites": keptJob().with(func(k *kept) { k.sites = true }).lines()} {
+		rec, err := Read(bytes.NewReader(lines))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var page bytes.Buffer
+		if err := rec.HTML(&page); err != nil {
+			t.Fatal(err)
+		}
+		dec := xml.NewDecoder(&page)
+		dec.Entity = xml.HTMLEntity
+		stacked, column := false, 0
+		var heads []string
+		for {
+			tok, err := dec.Token()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			el, ok := tok.(xml.StartElement)
+			if !ok {
+				continue
+			}
+			attr := func(name string) string {
+				for _, a := range el.Attr {
+					if a.Name.Local == name {
+						return a.Value
+					}
+				}
+				return ""
+			}
+			switch el.Name.Local {
+			case "table":
+				class := strings.Fields(attr("class"))
+				stacked, heads = slices.Contains(class, "figures") || slices.Contains(class, "words"), nil
+				if slices.Contains(class, "times") {
+					stacked = false // its heads are in two rows
+				}
+			case "tr":
+				column = 0
+			case "th":
+				var head string
+				if err := dec.DecodeElement(&head, &el); err != nil {
+					t.Fatal(err)
+				}
+				heads = append(heads, head)
+			case "td":
+				if stacked {
+					if got := attr("data-head"); column >= len(heads) || got != heads[column] {
+						t.Errorf("%s: cell %d is called %q, in a table of %q", name, column, got, heads)
+					}
+					all++
+				}
+				column++
+			}
+		}
+	}
+	if all < 100 {
+		t.Errorf("%d cells: too few to tell", all)
+	}
+}
+
 // A picture of many nodes leaves some out, but none that one would look for.
 func TestPictured(t *testing.T) {
 	rec, err := Read(bytes.NewReader(recorded(eight("non-steal").with(func(s *synthetic) { s.nodes, s.pieces, s.fails = 200, 400, 77 }))))

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/freshet/freshet/piece"
@@ -20,30 +19,17 @@ var Algorithms = steal.Algorithms
 // Default is the algorithm where a scenario does not say.
 const Default = steal.Default
 
-// policy is what an algorithm sets in the rules, as in internal/swarm.
+// policy is what an algorithm sets in the rules.
 type policy struct {
+	steal.Policy
 	alone       bool // every node for itself
-	steals      bool
-	barrier     bool
-	perWork     int // pieces
-	connections int // to the store, of each node, at most
+	connections int  // to the store, of each node, at most
 }
 
 func (s *Scenario) policy(readers int) policy {
-	p := policy{perWork: s.Layout.Count(), barrier: true, connections: 1}
-	switch s.Algorithm {
-	case steal.Flat:
-		p.alone, p.barrier = true, false
-	case steal.NonSteal:
-	case steal.Steal:
-		p.steals, p.perWork = true, s.PerWork
-		if p.perWork == 0 {
-			p.perWork = steal.DefaultPerWork(s.Layout, readers)
-		}
-	case steal.Stream:
-		p.steals, p.perWork, p.barrier, p.connections = true, max(1, s.PerWork), false, steal.MostStreams
-	default:
-		panic(fmt.Sprintf("scenario: algorithm %q", s.Algorithm))
+	p := policy{Policy: steal.PolicyOf(s.Algorithm, s.Layout, readers, s.PerWork), alone: s.Algorithm == steal.Flat, connections: 1}
+	if s.Algorithm == steal.Stream {
+		p.connections = steal.MostStreams
 	}
 	return p
 }
@@ -60,14 +46,14 @@ func (w *world) divide() {
 	}
 	if w.policy.alone {
 		for i := range w.nodes {
-			w.nodes[i].works = steal.NewNode(0, 1, steal.Divide(w.Layout.Count(), []int{0}, w.policy.perWork), false)
+			w.nodes[i].works = steal.NewNode(0, 1, steal.Divide(w.Layout.Count(), []int{0}, w.policy.PerWork), false)
 			w.nodes[i].turns = &steal.Turns{}
 		}
 		return
 	}
-	d := steal.Divide(w.Layout.Count(), owners, w.policy.perWork)
+	d := steal.Divide(w.Layout.Count(), owners, w.policy.PerWork)
 	for i := range w.nodes {
-		w.nodes[i].works = steal.NewNode(i, len(w.nodes), d, w.policy.steals)
+		w.nodes[i].works = steal.NewNode(i, len(w.nodes), d, w.policy.Steals)
 		w.nodes[i].turns = &steal.Turns{}
 		if w.Algorithm == steal.Stream {
 			w.nodes[i].turns = steal.NewTurns(d, i, w.Layout)
@@ -90,11 +76,6 @@ func (w *world) streams(i int) int {
 	}
 }
 
-// works is how many works make so many bytes, one at least.
-func (w *world) worksOf(size unit.Bytes) int {
-	return max(1, int(size/(unit.Bytes(w.policy.perWork)*w.Layout.Piece)))
-}
-
 // take is what a node reads from the store next, with one request: works, and the pieces of
 // them that are missing. There are no works if there is nothing to read, or not yet.
 func (w *world) take(i int) (works []int, span piece.Range) {
@@ -110,8 +91,7 @@ func (w *world) take(i int) (works []int, span piece.Range) {
 	}
 	most := 1
 	if w.Algorithm == steal.Stream && n.turns.Together() {
-		most = w.worksOf(n.appetite.Request())
-		most = min(most, w.worksOf(unit.Bytes(n.ex.Uncovered())*w.Layout.Piece/unit.Bytes(4*len(w.nodes)))) // towards the end smaller ones, so that all end together
+		most = n.appetite.Request(unit.Bytes(n.ex.Uncovered())*w.Layout.Piece, len(w.nodes))
 	}
 	return n.works.Next(most, n.ex.Held)
 }
@@ -128,7 +108,7 @@ func (w *world) beg(i int) {
 		w.after(answerWithin, event{kind: evGiveUp, node: int32(i), peer: n.asked})
 		most := math.MaxInt32
 		if w.Algorithm == steal.Stream {
-			most = w.worksOf(n.appetite.Theft())
+			most = n.appetite.Theft()
 		}
 		w.tell(i, victim, event{kind: evGiveWork, most: int32(most), pace: w.pace(i)})
 	}

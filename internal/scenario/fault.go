@@ -143,9 +143,7 @@ func (w *world) resume(i int) {
 		}
 		n.works.GiveUp()
 		w.catchUp(i)
-		inbox = slices.DeleteFunc(inbox, func(e event) bool {
-			return e.kind != evRead && e.kind != evTell && e.kind != evTick && e.kind != evYield && e.kind != evHungry && e.kind != evTurn && e.kind != evFeel
-		})
+		inbox = slices.DeleteFunc(inbox, func(e event) bool { return !e.kind.own() })
 	}
 	w.each(i, func(k int32) {
 		w.goOn(&w.conns[k])

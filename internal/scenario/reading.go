@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -161,32 +160,26 @@ func (w *world) pieceTime(n *node) time.Duration {
 }
 
 // pace is when a node begins the next work, and how long one takes it; of other algorithms than stream nothing that others go by.
-func (w *world) pace(i int) (p steal.Pace) {
+func (w *world) pace(i int) steal.Pace {
 	if w.Algorithm != steal.Stream {
-		return p
+		return steal.Pace{}
 	}
 	n := &w.nodes[i]
-	each, streams := w.pieceTime(n), w.streams(i)
-	p.Each = each * time.Duration(w.policy.perWork)
-	if n.busy() < streams {
-		return p
-	}
-	p.Free = math.MaxInt64
+	var inHand []steal.Reading
 	for k := range n.fetches {
 		f := &n.fetches[k]
 		if !f.busy {
 			continue
 		}
-		left := 0
+		r := steal.Reading{Since: time.Duration((w.sim.Now() - f.moved) * 1e9)}
 		for q := f.at; q < f.span.Hi; q++ {
 			if f.take[q-f.span.Lo] && !n.ex.Held(q) {
-				left++
+				r.Left++
 			}
 		}
-		since := time.Duration((w.sim.Now() - f.moved) * 1e9)
-		p.Free = min(p.Free, max(0, each*time.Duration(left*streams)-since))
+		inHand = append(inHand, r)
 	}
-	return p
+	return steal.NewPace(w.pieceTime(n), w.policy.PerWork, w.streams(i), inHand)
 }
 
 // ask asks the store for what a connection is to read.

@@ -403,7 +403,7 @@ func (w *world) result() Result {
 			r.Entered = append(r.Entered, Entered{w.places.names[k], unit.Bytes(bytes)})
 		}
 	}
-	rates.Sites = w.inbound()
+	rates.Sites, rates.Source = w.inbound()
 	bound, by := steal.Bound(w.Layout.Size, r.Finished, rates)
 	if reach > bound {
 		bound, by = reach, "a node that joined late"
@@ -416,8 +416,8 @@ func (w *world) result() Result {
 }
 
 // inbound is what can come into each site where a node has got the object: over the links that enter it, and what its nodes get from a
-// store beside them.
-func (w *world) inbound() (all []steal.Inbound) {
+// store beside them; and what can leave the site that the store is in, if a node elsewhere has got it.
+func (w *world) inbound() (all []steal.Inbound, source steal.Outbound) {
 	siteOf := w.siteOfPlaces()
 	var sites []string
 	for _, h := range w.Network.Hosts {
@@ -456,7 +456,19 @@ func (w *world) inbound() (all []steal.Inbound) {
 			all = append(all, steal.Inbound{Site: s, Rate: unit.Bandwidth(enters)})
 		}
 	}
-	return all
+	if s := siteOf[w.Store.At]; w.Store.At != "" && slices.Contains(sites, s) && len(all) > 0 {
+		source.Site = s
+		for _, l := range w.Network.Links {
+			a, b := siteOf[l.A], siteOf[l.B]
+			if a == s && b != s {
+				source.Rate += l.Rate
+			}
+			if b == s && a != s {
+				source.Rate += l.Back
+			}
+		}
+	}
+	return all, source
 }
 
 // siteOfPlaces is which site a host or switch is in. A switch is in a site if all hosts that are joined to it are.

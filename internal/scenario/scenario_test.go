@@ -458,11 +458,29 @@ events: %s]
 func TestNoWay(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"network: {generate: star, hosts: 2, rate: [1Gbit, 0]}\nbroadcast: {size: 1MiB}", "the broadcast does not end: 2 nodes lack pieces, such as h1, which has 7 of 8"},
+		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, algorithm: flat, store: {per_client: 1bit}}", "the broadcast does not end: 2 nodes lack pieces, such as h1, which has 2 of 8"}, // it moves, but in a month it is not there
 		{"network: {file: parts.yaml}\nbroadcast: {size: 1MiB}", "there is no way from"},
 		{"network: {file: parts.yaml}\nbroadcast: {size: 1MiB, algorithm: flat, store: {at: s0}}", "there is no way from the store at s0 to b"},
 	} {
 		if _, err := parse(t, c.text).Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s\n\tgot  %v\n\twant %s", c.text, err, c.want)
+		}
+	}
+}
+
+// Where nothing moves for days, but something is on its way or is to happen, it is waited for.
+func TestLongWaitsEnd(t *testing.T) {
+	for _, c := range []struct {
+		text        string
+		least, most float64 // days
+	}{
+		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB}\nevents: [{at: 30h, node: h2, do: join}]", 1.25, 1.5},
+		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, piece: 1MiB, algorithm: flat, store: {per_client: 20bit}}", 4, 5},
+		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, algorithm: steal, store: {delay: 40h}}", 3, 30},
+		{"network: {generate: star, hosts: 2, rate: 1Gbit, delay: 40h}\nbroadcast: {size: 1MiB, algorithm: steal}", 3, 30},
+	} {
+		if r := run(t, parse(t, c.text)); r.Finished != 2 || r.Makespan < c.least*24*3600 || r.Makespan > c.most*24*3600 {
+			t.Errorf("%s: %d of 2 nodes have it after %.1f days, want %g to %g", c.text, r.Finished, r.Makespan/24/3600, c.least, c.most)
 		}
 	}
 }

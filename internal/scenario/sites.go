@@ -10,7 +10,7 @@ import (
 )
 
 // This file shares what crosses between sites, as internal/swarm does (sites.go). There all nodes are connected. Where they are not
-// here, a node's partners are of its site, and it has some neighbours in others, which it serves in turn. As to who has
+// here, a node's neighbours are its partners, of its site and of others (exchange.Abroad); where sites are many it has some more, which it serves in turn. As to who has
 // what, nodes that are no neighbours are one group for each site.
 
 // places is which node is where.
@@ -23,7 +23,7 @@ type places struct {
 	crossed []float64 // by site: bytes that have come from other sites, and from a store outside
 }
 
-// abroad is how many neighbours in other sites a node looks for, where not all are neighbours. As many more find it.
+// abroad is how many neighbours in other groups a node looks for, where not all are neighbours and its partners are not of each. As many more find it.
 const abroad = 2
 
 // locate finds the sites of a scenario. There are none if all nodes are of one, or every node is for itself.
@@ -80,7 +80,7 @@ func (w *world) group(i int) int {
 // elsewhere is a node's local rank for all nodes of a group together that are no neighbours of it.
 func (n *node) elsewhere(group int) int { return len(n.peers) + 1 + group }
 
-// graph says who is whose neighbour where not all are: within each group a regular graph, and between groups some random edges.
+// graph says who is whose neighbour where not all are: within each group a regular graph, between sites those who are partners, and some random edges between groups if these are not enough.
 func (w *world) graph(rng *rand.Rand) [][]int32 {
 	with := make([][]int32, len(w.nodes))
 	members := make([][]int32, w.groups())
@@ -97,6 +97,16 @@ func (w *world) graph(rng *rand.Rand) [][]int32 {
 	for i := range w.nodes {
 		if len(members[w.group(i)]) == len(w.nodes) {
 			break
+		}
+		if w.places.of[i] >= 0 {
+			for _, k := range exchange.Abroad(i, w.places.of) {
+				if !slices.Contains(with[i], int32(k)) {
+					with[i], with[k] = append(with[i], int32(k)), append(with[k], int32(i))
+				}
+			}
+			if len(w.places.names) <= 3 { // it knows some in each
+				continue
+			}
 		}
 		for found := 0; found < abroad; found++ {
 			k := rng.IntN(len(w.nodes))
@@ -134,11 +144,11 @@ func (w *world) sitesOf(i int) (sites []int) {
 }
 
 // importsAtOnce is how many pieces a node's site imports at a time.
-func (w *world) importsAtOnce(i int) int {
+func (w *world) importsAtOnce(i int) (most int, few bool) {
 	if w.places == nil || w.places.of[i] < 0 {
-		return 0
+		return 0, false
 	}
-	return steal.AtOnce(len(w.places.mates[w.places.of[i]]), w.Layout.Count())
+	return steal.AtOnce(len(w.places.mates[w.places.of[i]]), len(w.places.names), w.Layout.Count())
 }
 
 // divideImports makes the pools of the sites.

@@ -57,6 +57,8 @@ type world struct {
 	hops     float64       // from any node to all others over neighbours; 0: all are neighbours
 	farther  float64       // delay of one hop, the longest
 	open     int           // nodes that are to have the object and have it not
+	moved    float64       // when something last arrived
+	patience float64       // for how long nothing does before it is asked whether anything ever will
 	drawn    *rand.Rand
 	now      time.Time
 	err      error
@@ -146,47 +148,6 @@ type conn struct {
 	carry    float64 // bytes of the first block that have come
 }
 
-// event is what a timer brings.
-type event struct {
-	kind       kind
-	most       int32 // works that are asked for
-	node, peer int32 // whom it concerns; the local rank of who sent it, or whatever the kind says
-	req        exchange.Request
-	pace       steal.Pace // of who asks for works
-	pieces     []int32
-	hands      []steal.Hand
-	claims     []steal.Claim
-}
-
-type kind uint8
-
-const (
-	evHave        kind = iota // node has pieces; wave number peer hears of it
-	evRequest                 // req, of local rank peer, at node
-	evCancel                  // likewise
-	evChoke                   // local rank peer serves node no longer
-	evUnchoke                 // or does from now on
-	evGiveWork                // asked of node by node peer
-	evWorks                   // the answer of node peer: hands
-	evTook                    // claims, at node
-	evRumour                  // all hear that node's group holds pieces, and claims
-	evGather                  // claims that were gathered begin to go round
-	evTell                    // node is to announce
-	evTick                    // node is to look whom it serves
-	evYield                   // node is to look who is ahead
-	evFeel                    // node is to look at how fast it reads from the store
-	evGiveUp                  // node has waited for the answer to its giveWork number peer
-	evRead                    // the first byte of what node's connection peer reads has come
-	evTurn                    // node is to look whether it is its turn to read
-	evDo                      // number node of the scenario's events
-	evSilent                  // node has been stopped for long, if it is its stop number peer
-	evDead                    // all others give node up, unless it is back
-	evHungry                  // node is to look for more to import
-	evGiveImports             // asked of node by node peer
-	evImports                 // the answer of node peer: hands
-	evTookImports             // claims, at node
-)
-
 // world is s before anything has happened.
 func (s *Scenario) world() (*world, error) {
 	w := &world{Scenario: s, sim: sim.New[event](), router: topo.NewRouter(s.Network), drawn: rand.New(rand.NewPCG(s.Seed, streamConnections)), now: epoch}
@@ -212,7 +173,7 @@ func (s *Scenario) Run(ctx context.Context) (Result, error) {
 			return Result{}, ctx.Err()
 		}
 		ev, ok := w.sim.Next()
-		if !ok || w.sim.Now() > maxSeconds {
+		if !ok || w.sim.Now() > maxSeconds || ev.Flow == sim.None && w.still() {
 			return Result{}, w.stuck()
 		}
 		if w.happen(ev); w.err != nil {
@@ -227,7 +188,10 @@ func (w *world) happen(ev sim.Event[event]) {
 	w.now = epoch.Add(time.Duration(w.sim.Now() * 1e9))
 	if ev.Flow == sim.None {
 		w.handle(ev.Timer)
-	} else if o := w.owner[ev.Flow]; o.store {
+		return
+	}
+	w.moved = w.sim.Now()
+	if o := w.owner[ev.Flow]; o.store {
 		w.read(int(o.node), int(o.conn))
 	} else {
 		w.carried(o.conn)
@@ -236,6 +200,28 @@ func (w *world) happen(ev sim.Event[event]) {
 
 // maxSeconds is longer than anybody waits: a scenario that takes a month does not end.
 const maxSeconds = 30 * 24 * 3600
+
+// stillness is longer than anybody waits for another while nothing moves, delays not counted.
+const stillness = 24 * 3600
+
+// still is whether nothing will ever move again: nothing has arrived for long, nothing is on its way, and none of the scenario's events is to
+// come. The simulation does not run out by itself, since what nodes look at every now and then they look at for ever.
+func (w *world) still() bool {
+	now := w.sim.Now()
+	if now-w.moved < w.patience {
+		return false
+	}
+	w.moved = now // else it is looked at again after as long
+	if k := len(w.Events); k > 0 && w.Events[k-1].At.Seconds() >= now {
+		return false
+	}
+	for f := range w.owner {
+		if w.sim.Rate(sim.Flow(f)) > 0 {
+			return false
+		}
+	}
+	return true
+}
 
 func (w *world) stuck() error {
 	for i := range w.nodes {
@@ -278,7 +264,7 @@ func (w *world) build() error {
 			continue
 		}
 		w.hostOf[h] = int32(len(w.nodes))
-		w.nodes = append(w.nodes, node{host: h, done: -1, told: -1, appetite: steal.NewAppetite()})
+		w.nodes = append(w.nodes, node{host: h, done: -1, told: -1})
 	}
 	for _, l := range w.Network.Links {
 		for _, e := range [2]struct {
@@ -320,10 +306,12 @@ func (w *world) build() error {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		n.rng = rand.New(rand.NewPCG(w.Seed, streamNodes+uint64(i)))
+		n.appetite = steal.NewAppetite(unit.Bytes(w.policy.PerWork) * w.Layout.Piece)
 		c := exchange.Config{
 			Self: len(n.peers), Nodes: len(n.peers) + 1, Layout: w.Layout,
-			Barrier: w.policy.barrier, Rand: n.rng, Sites: w.sitesOf(i), AtOnce: w.importsAtOnce(i), Partners: w.partners(i),
+			Barrier: w.policy.Barrier, Rand: n.rng, Sites: w.sitesOf(i), Partners: w.partners(i),
 		}
+		c.AtOnce, c.Few = w.importsAtOnce(i)
 		if w.hops > 0 {
 			c.Nodes += w.groups()
 		}
@@ -332,6 +320,11 @@ func (w *world) build() error {
 			n.ex.Known(p) // digests come with announcements
 		}
 	}
+	delays := w.spread() + w.Store.Delay.Seconds()
+	for _, l := range w.Network.Links {
+		delays += l.Delay.Seconds()
+	}
+	w.patience = stillness + 10*delays
 	w.divide()
 	w.divideImports()
 	for i := range w.nodes {
@@ -385,8 +378,12 @@ func (w *world) partners(i int) []int {
 	n := &w.nodes[i]
 	among := make([]int, 0, len(n.peers))
 	if w.hops > 0 {
+		var elsewhere []int
+		if w.places != nil {
+			elsewhere = exchange.Abroad(i, w.places.of)
+		}
 		for rank := range n.peers {
-			if w.group(i) == w.group(int(n.peers[rank].node)) {
+			if k := int(n.peers[rank].node); w.group(i) == w.group(k) || slices.Contains(elsewhere, k) {
 				among = append(among, rank)
 			}
 		}

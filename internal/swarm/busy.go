@@ -16,8 +16,8 @@ type patient interface {
 	Hold(until time.Time) // let none begin before it, either
 }
 
-// mostQuiet is how long one message can keep us from the store. While it does, no other makes that longer: the store is tried
-// again in between, whatever the others say.
+// mostQuiet is how long one message can keep us from the store. While it does, and for as long again, no other does: the store is read
+// in between, whatever the others say.
 const mostQuiet = 30 * time.Second
 
 // spread is the part of a pause in which the others come back, one after the other.
@@ -48,12 +48,13 @@ func (n *node) hush(until, all time.Time) {
 // busy heeds what another node's store has asked for. Not all come back at the same moment.
 func (n *node) busy(pause time.Duration) {
 	store, ok := n.Store.(patient)
-	if !ok || n.now.Before(n.quiet) || pause <= 0 {
+	if !ok || n.now.Before(n.quiet) || n.now.Before(n.heeds) || pause <= 0 {
 		return
 	}
 	pause = min(pause, mostQuiet)
 	until := n.now.Add(pause + rand.N(pause/spread+1))
 	n.hush(until, n.now.Add(pause+pause/spread))
+	n.heeds = until.Add(pause)
 	store.Hold(until)
 }
 

@@ -104,11 +104,6 @@ func (n *node) streams() int {
 	return 1
 }
 
-// works is how many works make so many bytes, one at least.
-func (n *node) worksOf(size unit.Bytes) int {
-	return max(1, int(size/(unit.Bytes(n.perWork)*n.Layout.Piece)))
-}
-
 // order makes the next order: audits first, then the next works of the list.
 func (n *node) order() (o order, ok bool) {
 	if len(n.fetches) == 0 {
@@ -138,8 +133,7 @@ func (n *node) order() (o order, ok bool) {
 	}
 	most := 1
 	if n.Algorithm == steal.Stream && n.turns.Together() {
-		most = n.worksOf(n.appetite.Request())
-		most = min(most, n.worksOf(unit.Bytes(n.ex.Uncovered())*n.Layout.Piece/unit.Bytes(4*len(n.Members)))) // towards the end smaller ones, so that all end together
+		most = n.appetite.Request(unit.Bytes(n.ex.Uncovered())*n.Layout.Piece, len(n.Members))
 	}
 	for {
 		works, span := n.works.Next(most, n.ex.Held)
@@ -207,31 +201,27 @@ func (n *node) underWay(p int) bool {
 // loot is how many works a theft may bring: in the paper half of what there is.
 func (n *node) loot() int {
 	if n.Algorithm == steal.Stream {
-		return n.worksOf(n.appetite.Theft())
+		return n.appetite.Theft()
 	}
 	return math.MaxInt32
 }
 
 // pace is when we begin the next work, and how long one takes; of other algorithms than stream nothing that others go by.
-func (n *node) pace() (p steal.Pace) {
+func (n *node) pace() steal.Pace {
 	if n.Algorithm != steal.Stream {
-		return p
+		return steal.Pace{}
 	}
-	p.Each = n.pieceTime() * time.Duration(n.perWork)
-	if len(n.fetches) < n.streams() {
-		return p
-	}
-	p.Free = math.MaxInt64
+	var inHand []steal.Reading
 	for _, f := range n.fetches {
-		left := 0
+		r := steal.Reading{Since: n.now.Sub(f.moved)}
 		for piece := range f.take {
 			if !n.ex.Held(piece) {
-				left++
+				r.Left++
 			}
 		}
-		p.Free = min(p.Free, max(0, n.pieceTime()*time.Duration(left*n.streams())-n.now.Sub(f.moved)))
+		inHand = append(inHand, r)
 	}
-	return p
+	return steal.NewPace(n.pieceTime(), n.perWork, n.streams(), inHand)
 }
 
 // audit makes an order of pieces in doubt that are ours to read again.
@@ -348,7 +338,8 @@ func (n *node) start(ctx context.Context, o order) {
 
 // overtake claims a work of a node that hardly gets on with it, if we have nothing else to do.
 func (n *node) overtake() {
-	if len(n.fetches) > 0 || !n.works.Idle() {
+	waits := n.waits && n.turns.InTurn()
+	if n.atStore() > 0 || !n.works.Idle() && !waits {
 		n.idle = n.now
 		return
 	}
@@ -358,7 +349,7 @@ func (n *node) overtake() {
 	waited := func(rank, place int) time.Duration {
 		return min(n.since(n.neighbours[rank].gained, n.quietAll), n.turns.Due(place, n.now))
 	}
-	victim, tell := n.works.Overtake(n.ex.Held, n.expected(1), n.now.Sub(n.idle), waited)
+	victim, tell := n.works.Overtake(n.ex.Held, n.expected(1), n.now.Sub(n.idle), waits, waited)
 	for _, c := range tell {
 		from := n.Members[victim].Name
 		for _, h := range c.Hands {
@@ -444,7 +435,7 @@ func (n *node) book() { n.read, n.began = n.reading(), n.now }
 // those that are read in turn do now. Zero if we have read nothing.
 func (n *node) expected(streams int) time.Duration {
 	if own := n.pieceTime(); own > 0 {
-		return max(own*time.Duration(streams), n.turns.Takes())
+		return max(own*time.Duration(streams), 2*n.turns.Takes()) // a reader's link is its peers', too
 	}
 	return 0
 }
@@ -494,7 +485,7 @@ func (n *node) fetched(ev evFetched) {
 		n.fault(n.Members[other].Name, fmt.Sprintf("says that piece %d has other bytes than the store has given us", ev.piece))
 		e.Term = exchange.MaxTerm
 	}
-	n.digests, n.firsthand = append(n.digests, digest{ev.piece, e}), true
+	n.digests = append(n.digests, digest{ev.piece, e})
 	if now, _ := n.man.Entry(ev.piece); now.Sum == ev.sum && !n.ex.Have().Has(ev.piece) { // else another reads it once more
 		from := StoreName
 		if n.has(ev.piece) {
@@ -565,6 +556,7 @@ func (n *node) readOnce(ctx context.Context, o order) error {
 
 // readOwn reads pieces that are in their place here.
 func (n *node) readOwn(ctx context.Context, o order) error {
+	o.gate = &gate{} // others need nothing of it
 	off, size := n.Layout.RangeSpan(o.span)
 	return n.readPieces(ctx, n.check(io.NewSectionReader(n.File, int64(off), int64(size)), off, size), o, false)
 }
@@ -580,7 +572,7 @@ func (n *node) readStore(ctx context.Context, o order) error {
 		return n.sourceError(o.span, err)
 	}
 	defer body.Close()
-	r := counting{gated{ctx, o.gate, body}, &n.fromStore, &n.Counters.FromStore}
+	r := counting{body, &n.fromStore, &n.Counters.FromStore}
 	if _, err := io.CopyN(io.Discard, r, int64(skip)); err != nil {
 		return n.sourceError(o.span, err)
 	}
@@ -619,30 +611,33 @@ func (c counting) Read(p []byte) (int, error) {
 // readPieces reads the pieces of an order, writes them to their place if write
 // says so, and tells the loop of each.
 func (n *node) readPieces(ctx context.Context, r io.Reader, o order, write bool) error {
-	buf, err := n.Receive.Get(ctx)
-	if err != nil {
-		return err
-	}
-	defer n.Receive.Put(buf)
+	var buf []byte
+	defer func() {
+		if buf != nil {
+			n.Receive.Put(buf)
+		}
+	}()
 	for p := o.span.Lo; p < o.span.Hi; p++ {
 		sum, algorithm := uint64(0), n.algorithm(p)
-		for b := range n.Layout.Blocks(p) {
-			off, size := blockSpan(n.Layout, p, b)
-			if _, err := io.ReadFull(r, buf[:size]); err != nil {
-				if errors.Is(err, io.EOF) {
-					err = io.ErrUnexpectedEOF
-				}
+		off, size := n.Layout.Span(p)
+		for end := off + size; off < end; {
+			var err error
+			if buf, err = n.turn(ctx, o.gate, buf); err != nil {
+				return err
+			}
+			k, err := o.gate.fill(r, buf[:min(piece.BlockSize, end-off)])
+			if err != nil {
 				return n.sourceError(o.span, err)
 			}
-			if !o.take[p] {
-				continue
-			}
-			sum = algorithm.Update(sum, buf[:size])
-			if write {
-				if _, err := n.File.WriteAt(buf[:size], off); err != nil {
-					return fmt.Errorf("write piece %d: %w", p, err)
+			if o.take[p] {
+				sum = algorithm.Update(sum, buf[:k])
+				if write {
+					if _, err := n.File.WriteAt(buf[:k], int64(off)); err != nil {
+						return fmt.Errorf("write piece %d: %w", p, err)
+					}
 				}
 			}
+			off += unit.Bytes(k)
 		}
 		if o.take[p] {
 			n.post(evFetched{piece: p, sum: sum, audit: o.audit})

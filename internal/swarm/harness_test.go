@@ -27,6 +27,18 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
+// detector is whether the race detector watches.
+var detector bool
+
+// measures says that a test runs whole swarms to see how much time they take. Under the race detector that takes ten times as long, and such a test is passed by: the
+// detector sees the same engine at work in all others. "make unit" runs this package without it, too.
+func measures(t *testing.T) {
+	t.Helper()
+	if detector {
+		t.Skip("it is a matter of time, and takes minutes under the race detector: go test without -race runs it")
+	}
+}
+
 // authority and credentials are made once: keys cost time.
 var credentials = sync.OnceValues(func() (list []*pki.Credentials, err error) {
 	ca, err := pki.NewAuthority()

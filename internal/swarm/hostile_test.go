@@ -196,6 +196,60 @@ func TestHearsayDoesNotStick(t *testing.T) {
 	})
 }
 
+// Digests are said by their readers alone, until somebody does not hear one of them.
+func TestDigestsAreRepeatedToThoseWhoAsk(t *testing.T) {
+	swarmOf(t, 3, 16*unit.MiB, steal.Steal, func(b *bench) {
+		ctx, cancel := context.WithCancel(b.t.Context())
+		const asks = 20 * time.Second
+		for i := range b.configs {
+			b.configs[i].Store = slow{b.store, 256 << 10} // for 32 s
+		}
+		var mu sync.Mutex
+		repeated, start := map[bool]map[int]bool{false: {}, true: {}}, time.Now()
+		wait := b.stranger(ctx, func(c *peer.Conn) {
+			select {
+			case <-time.After(asks):
+				if c.Name() == "n0" {
+					c.WriteFrame(kindUnheard, appendNumbers(nil, 1))
+				}
+			case <-ctx.Done():
+			}
+		}, func(c *peer.Conn, kind byte, p []byte) {
+			if kind != kindDigests {
+				return
+			}
+			ds, err := parseDigests(p, b.configs[0].Layout.Count(), 3)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, d := range ds {
+				if nodeName(d.Reader) != c.Name() {
+					repeated[time.Since(start) >= asks][d.Piece] = true
+					if c.Name() != "n0" || d.Reader != 1 {
+						t.Errorf("%s repeats a digest of node %d, and was not asked to", c.Name(), d.Reader)
+					}
+				}
+			}
+		})
+		b.after(asks+time.Minute, cancel)
+		b.run()
+		cancel()
+		wait()
+		b.complete(BySource, 0, 1)
+		read := 0
+		for _, e := range b.events() {
+			if e.Kind == "piece" && e.Node == "n1" && e.From == StoreName {
+				read++
+			}
+		}
+		if len(repeated[false]) > 0 || len(repeated[true]) != read || read == 0 {
+			t.Errorf("digests of %d pieces were repeated before they were asked for, and of %d of %d after that; want none and all", len(repeated[false]), len(repeated[true]), read)
+		}
+	})
+}
+
 // One that claims to have everything, serves nobody and repeats itself does not
 // keep the others from reading what they need.
 func TestHoarder(t *testing.T) {

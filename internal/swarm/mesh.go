@@ -86,7 +86,7 @@ func (n *node) up(ctx context.Context, ev evUp) {
 
 	var known []digest
 	for p := range n.Layout.Count() {
-		if e, ok := n.man.Entry(p); ok && (e.Reader == n.Self || n.ex.Have().Has(p)) {
+		if e, ok := n.man.Entry(p); ok && (e.Reader == n.Self || nb.misses[e.Reader]) {
 			known = append(known, digest{p, e})
 		}
 	}
@@ -103,13 +103,14 @@ func (n *node) up(ctx context.Context, ev evUp) {
 	if n.done {
 		l.out.send(kindDone, nil)
 	}
+	n.sayUnheard(l)
 	n.rechoke()
 }
 
 // lost forgets a neighbour's connection.
 func (n *node) lost(nb *neighbour, rank int) {
 	l := nb.link
-	nb.link = nil
+	nb.link, nb.lost = nil, n.now
 	l.out.close()
 	n.ex.Down(rank)
 	n.works.Unanswered(rank)
@@ -154,7 +155,7 @@ func (n *node) down(ctx context.Context, ev evDown) {
 }
 
 // dead gives a member up: what it has counts no more, its works go to others,
-// and those who did not hear from it what it read hear that from us. why is nil if it left in order.
+// and what it read and we did not hear of we ask these for. why is nil if it left in order.
 func (n *node) dead(rank int, why error) {
 	nb := &n.neighbours[rank]
 	if nb.dead {
@@ -169,18 +170,8 @@ func (n *node) dead(rank int, why error) {
 	if n.mate(rank) {
 		n.tellImports(n.imports.Dead(rank))
 	}
-	var heard []digest
-	for p := range n.Layout.Count() {
-		if e, ok := n.man.Entry(p); ok && e.Reader == rank {
-			heard = append(heard, digest{p, e})
-		}
-	}
-	for other := range n.neighbours {
-		if l := n.neighbours[other].link; l != nil {
-			n.sendDigests(heard, l)
-		}
-	}
 	if why != nil {
+		n.unheard(rank)
 		n.fault(n.Members[rank].Name, why.Error())
 	}
 }
@@ -243,11 +234,19 @@ func (n *node) spread() {
 		return
 	}
 	for rank := range n.neighbours {
-		if l := n.neighbours[rank].link; l != nil && !l.out.tell(n.news, n.digests, n.firsthand) {
-			n.deafen(l)
+		nb := &n.neighbours[rank]
+		if nb.link == nil {
+			continue
+		}
+		digests := n.digests
+		if more := nb.lacks(n.hearsay); len(more) > 0 {
+			digests = append(more, digests...)
+		}
+		if !nb.link.out.tell(n.news, digests, len(n.digests) > 0) {
+			n.deafen(nb.link)
 		}
 	}
-	n.news, n.digests, n.firsthand = n.news[:0], n.digests[:0], false
+	n.news, n.digests, n.hearsay = n.news[:0], n.digests[:0], n.hearsay[:0]
 	n.remind()
 }
 
@@ -259,14 +258,16 @@ func (n *node) remind() {
 		if l == nil {
 			continue
 		}
-		patience := gatherApart
+		patience, urgently := gatherApart, tickEvery
 		switch {
 		case n.ex.Have().Full():
 			patience = tickEvery
 		case n.ex.Fed(rank) || n.mate(rank):
 			patience = gatherFor
+		case n.foreign(rank):
+			urgently = gatherAbroad
 		}
-		l.out.remind(n.now, patience, tickEvery)
+		l.out.remind(n.now, patience, urgently)
 	}
 }
 
@@ -353,7 +354,9 @@ func (n *node) message(ev evMessage) error {
 		if err != nil {
 			return err
 		}
-		n.neighbours[c.Node].gained = n.now
+		if by := &n.neighbours[c.Node]; !by.took { // once for each time that it announces something
+			by.took, by.gained = true, n.now
+		}
 		n.tellClaims(tell)
 	case kindGiveImports, kindImports, kindTookImports:
 		return n.importMessage(ev)
@@ -363,6 +366,12 @@ func (n *node) message(ev evMessage) error {
 			return err
 		}
 		n.busy(pause)
+	case kindUnheard:
+		ranks, err := parseUnheard(b, len(n.Members))
+		if err != nil {
+			return err
+		}
+		n.repeat(ev.link, ranks)
 	case kindDone:
 		nb.done = true
 	case kindLeave:
@@ -384,7 +393,7 @@ func (n *node) message(ev evMessage) error {
 func (n *node) announced(rank int, r piece.Range) {
 	if n.ex.Announced(rank, r) { // who only repeats itself makes no progress
 		nb := &n.neighbours[rank]
-		nb.moved, nb.gained, n.moved, n.rescuing = n.now, n.now, n.now, false
+		nb.moved, nb.gained, nb.took, n.moved, n.rescuing = n.now, n.now, false, n.now, false
 	}
 }
 
@@ -515,7 +524,7 @@ func (n *node) nameAll(ranks []int) string {
 }
 
 // got notes that a piece is on our disk, and that its digest, sum, is the
-// manifest's. It is announced with that digest, whoever read it: some may not hear the reader.
+// manifest's. It is announced to all, and with that digest to those who do not hear the reader.
 func (n *node) got(p int, sum uint64, from string) {
 	size := n.pieceSize(p)
 	n.have += size
@@ -525,7 +534,7 @@ func (n *node) got(p int, sum uint64, from string) {
 	n.sendCancels(n.ex.Got(p))
 	n.news = append(n.news, p)
 	if e, _ := n.man.Entry(p); e.Reader != n.Self {
-		n.digests = append(n.digests, digest{p, e})
+		n.hearsay = append(n.hearsay, digest{p, e})
 	}
 	n.Recorder.Record(n.now, Event{Kind: "piece", Piece: &p, Bytes: int64(size), From: from})
 }

@@ -24,6 +24,7 @@ const (
 	tickEvery    = 50 * time.Millisecond  // slots and deadlines are looked at; news of what nobody else has goes alone after as long
 	gatherFor    = 200 * time.Millisecond // other news to those whom we serve: those pieces can be had elsewhere
 	gatherApart  = time.Second            // to others, who could not ask us for them
+	gatherAbroad = 500 * time.Millisecond // to such ones in other sites, also of what nobody else has: there a piece takes longer to come
 	reportEvery  = 250 * time.Millisecond // progress
 	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
 	reconnectFor = 3 * time.Second        // a lost connection comes back, or its node is dead
@@ -70,14 +71,15 @@ type node struct {
 	broken   int       // how many connections to the store were broken off since one last delivered
 	quiet    time.Time // before it the store is not asked: it has asked for that, us or another node
 	quietAll time.Time // before it some other node may still not ask it
+	heeds    time.Time // from then on another node can keep us from it again
 	idle     time.Time // when there was last anything to read, or an answer to wait for
 	wrong    []int     // pieces of ours that an audit found wrong, to be replaced
 	stranded []int     // pieces of ours to read whose last holder died while it was sending them
 	doubts   []int     // Held: pieces of our file to be compared with what an audit found
 
-	news      []int // pieces got since outboxes were last told
-	digests   []digest
-	firsthand bool // some of it we have read ourselves
+	news    []int    // pieces got since outboxes were last told
+	digests []digest // of what we have read ourselves since then
+	hearsay []digest // of what others have read, and we have got
 
 	phase    int
 	moved    time.Time // when anything last came from anywhere
@@ -110,15 +112,19 @@ type node struct {
 type neighbour struct {
 	link      *link // nil unless up
 	dead      bool
-	deadline  time.Time  // while waiting
-	why       error      // of the last failure to connect
-	done      bool       // it has the object in its place
-	plain     bool       // its connection is not encrypted, or was not
-	silent    bool       // it has been silent once until its connection was given up
-	moved     time.Time  // when it last announced or was sent anything
-	gained    time.Time  // when it last announced a piece or took works
-	overtaken bool       // we have read in its place
-	sent      unit.Bytes // to it
+	deadline  time.Time    // while waiting
+	lost      time.Time    // while not up: since when
+	why       error        // of the last failure to connect
+	done      bool         // it has the object in its place
+	plain     bool         // its connection is not encrypted, or was not
+	silent    bool         // it has been silent once until its connection was given up
+	moved     time.Time    // when it last announced or was sent anything
+	gained    time.Time    // when it last announced a piece or took works
+	took      bool         // it has taken works since it last announced a piece
+	overtaken bool         // we have read in its place
+	unheard   bool         // others know that we have not heard it for a while
+	misses    map[int]bool // readers that it does not hear
+	sent      unit.Bytes   // to it
 }
 
 // What workers tell the loop, besides what links do.
@@ -151,7 +157,7 @@ func newNode(c Config) *node {
 	n := &node{
 		Config: c, policy: c.policy(),
 		events: make(chan any, 64), ended: make(chan struct{}),
-		now: now, moved: now, idle: now, appetite: steal.NewAppetite(), twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
+		now: now, moved: now, idle: now, twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
 		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{},
 		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
@@ -167,14 +173,16 @@ func newNode(c Config) *node {
 	n.keeps = keeps(c)
 	sites := siteNumbers(c.Members)
 	mates := mates(sites, c.Self)
+	atOnce, few := steal.AtOnce(len(mates), 1+slices.Max(append([]int{-1}, sites...)), c.Layout.Count())
 	n.ex = exchange.New(exchange.Config{
-		Self: c.Self, Nodes: len(c.Members), Layout: c.Layout, Barrier: n.barrier && c.Algorithm != steal.Flat,
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Sites: sites, AtOnce: steal.AtOnce(len(mates), c.Layout.Count()),
+		Self: c.Self, Nodes: len(c.Members), Layout: c.Layout, Barrier: n.barrier,
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Sites: sites, AtOnce: atOnce, Few: few,
 	})
 	if mates != nil {
 		n.imports = steal.NewImports(c.Self, len(c.Members), mates, c.Layout.Count())
 		n.ex.Importing(n.imports.Mine())
 	}
+	n.appetite = steal.NewAppetite(unit.Bytes(n.perWork) * c.Layout.Piece)
 	d := steal.Divide(c.Layout.Count(), n.sources, n.perWork)
 	n.works, n.turns = steal.NewNode(c.Self, len(c.Members), d, n.steals), n.newTurns(d)
 	for rank, m := range c.Members {
@@ -182,7 +190,7 @@ func newNode(c Config) *node {
 			n.works.Excuse(rank)
 		}
 		n.rank[m.Name] = rank
-		n.neighbours[rank] = neighbour{deadline: now.Add(connectFor), moved: now, gained: now}
+		n.neighbours[rank] = neighbour{deadline: now.Add(connectFor), lost: now, moved: now, gained: now}
 	}
 	return n
 }
@@ -233,12 +241,12 @@ func (n *node) run(ctx context.Context) (err error) {
 				why = context.Cause(ctx)
 			}
 			n.leave(why.Error())
-			n.drain()
+			n.drain(lingerFor)
 			return n.fatal
 		}
 		if n.finished() {
 			n.leave("")
-			n.drain()
+			n.drain(farewellFor)
 			return nil
 		}
 		select {
@@ -255,7 +263,7 @@ func (n *node) run(ctx context.Context) (err error) {
 			n.missed(names)
 		case <-ctx.Done():
 			n.leave(context.Cause(ctx).Error())
-			n.drain()
+			n.drain(lingerFor)
 			return ctx.Err()
 		}
 	}
@@ -272,9 +280,13 @@ func (n *node) leave(why string) {
 	}
 }
 
-// drain waits a moment for what was said last to be sent.
-func (n *node) drain() {
-	t := time.NewTimer(lingerFor)
+// farewellFor is how long a node that is done waits for others to hear so: all are there, but a link may be full of blocks that were on their
+// way, and who does not hear it finds a connection that broke, and says so.
+const farewellFor = 15 * time.Second
+
+// drain waits, for at most so long, for what was said last to be sent.
+func (n *node) drain(most time.Duration) {
+	t := time.NewTimer(most)
 	defer t.Stop()
 	for {
 		open := false
@@ -439,6 +451,9 @@ func (n *node) tick(ctx context.Context) {
 			n.gave(nb.link)
 			n.tire(rank)
 		}
+		if rank != n.Self && nb.link == nil && n.now.Sub(nb.lost) > unheardAfter {
+			n.unheard(rank)
+		}
 		switch {
 		case rank == n.Self || nb.dead:
 		case nb.link == nil && n.now.After(nb.deadline):
@@ -461,7 +476,7 @@ func (n *node) tick(ctx context.Context) {
 			n.moved = n.now
 		}
 	}
-	if n.since(n.moved, n.quietAll) > stallAfter && !n.ex.Have().Full() && n.atStore() == 0 {
+	if n.since(n.moved, n.quietAll) > stallAfter+2*n.turns.Takes() && !n.ex.Have().Full() && n.atStore() == 0 {
 		n.rescue(ctx)
 	}
 	n.forsaken()

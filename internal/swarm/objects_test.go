@@ -53,6 +53,7 @@ func unevenSizes(size unit.Bytes) (sizes []unit.Bytes) {
 
 // Objects that belong together are one pool: 32 of them take no longer than one as large, and leave the store once.
 func TestSeveralObjectsAreOnePool(t *testing.T) {
+	measures(t)
 	const nodes, size, link = 8, 24 * unit.MiB, unit.Bandwidth(2 * unit.MiB)
 	took := map[string]time.Duration{}
 	for _, how := range []string{"one", "32"} {

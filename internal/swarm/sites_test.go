@@ -66,13 +66,14 @@ func (b *bench) told(sites []string, site string) (n int) {
 // Each piece enters each site once, wherever it is read, with every algorithm that exchanges.
 func TestPiecesEnterSitesOnce(t *testing.T) {
 	sites := []string{"east", "west", "east", "west", "west", "east"}
-	const size = 32 * unit.MiB
+	const size = 16 * unit.MiB
 	for _, algorithm := range []string{steal.Stream, steal.Steal, steal.NonSteal} {
 		for where, readers := range map[string][]int{"in both": seq(6), "in one": {0, 2, 5}, "at one node": {3}} {
 			swarmOf(t, 6, size, algorithm, func(b *bench) {
 				b.inSites(sites, readers...)
 				for i := range b.configs {
-					b.configs[i].Store = slow{b.store, 4 << 20}
+					b.configs[i].Layout.Piece = 128 * unit.KiB
+					b.configs[i].Store = slow{b.store, 2 << 20}
 				}
 				b.run()
 				b.complete(BySource, seq(6)...)

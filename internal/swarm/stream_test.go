@@ -21,6 +21,7 @@ func all(r unit.Bandwidth) func(int) unit.Bandwidth { return func(int) unit.Band
 // On links of its own, and a small object, which makes beginning and end weigh more, a swarm whose store is narrow, and uneven as in the paper, is near the bound
 // of what store and links can do, and reads nothing twice.
 func TestStreamIsNearTheBound(t *testing.T) {
+	measures(t)
 	const nodes, size, link = 8, 24 * unit.MiB, unit.Bandwidth(2 * unit.MiB)
 	for name, part := range map[string]unit.Bandwidth{"narrow": 0.12, "medium": 0.4} {
 		swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
@@ -47,6 +48,7 @@ func TestStreamIsNearTheBound(t *testing.T) {
 // Where the store is wide and nodes have narrow uplinks, nobody waits for peers: it is as fast as if all
 // download by themselves, but for the time it takes to see that. One that is to read no copy but the first is not.
 func TestStreamIsNoSlowerThanFlat(t *testing.T) {
+	measures(t)
 	const nodes, size, link = 4, 48 * unit.MiB, unit.Bandwidth(2 * unit.MiB)
 	took, read := map[string]time.Duration{}, map[string]unit.Bytes{}
 	for _, how := range []string{"flat", "stream", "one copy", "two copies"} {

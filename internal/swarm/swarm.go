@@ -190,7 +190,7 @@ func (c *Config) readable() bool {
 	return slices.ContainsFunc(c.Members, func(m Member) bool { return !m.NoAccess || m.Held })
 }
 
-// policy is what an algorithm sets in the rules.
+// policy is what the algorithm sets in the rules (steal.Policy), or what there is to read from.
 type policy struct {
 	sources []int // who reads from the store at first, in order
 	perWork int   // pieces
@@ -199,8 +199,7 @@ type policy struct {
 }
 
 func (c *Config) policy() policy {
-	all := max(1, c.Layout.Count())
-	p := policy{perWork: all, barrier: true}
+	p := policy{perWork: max(1, c.Layout.Count())}
 	for rank, m := range c.Members {
 		if m.Held {
 			p.sources = append(p.sources, rank)
@@ -208,25 +207,18 @@ func (c *Config) policy() policy {
 	}
 	switch {
 	case len(p.sources) > 0: // who has it gives it, piece by piece
-		p.perWork, p.barrier = steal.DefaultPerWork(c.Layout, len(p.sources)), false
+		p.perWork = steal.DefaultPerWork(c.Layout, len(p.sources))
 	case !c.Object.Ranges: // one stream, from the first byte to the last
 		first := slices.IndexFunc(c.Members, func(m Member) bool { return !m.NoAccess })
-		p.sources, p.barrier = []int{first}, false
+		p.sources = []int{first}
 	default:
 		for rank, m := range c.Members {
 			if !m.NoAccess {
 				p.sources = append(p.sources, rank)
 			}
 		}
-		switch c.Algorithm {
-		case steal.Steal:
-			p.steals, p.perWork = true, c.PerWork
-			if p.perWork <= 0 {
-				p.perWork = steal.DefaultPerWork(c.Layout, len(p.sources))
-			}
-		case steal.Stream:
-			p.steals, p.perWork, p.barrier = true, max(1, c.PerWork), false
-		}
+		of := steal.PolicyOf(c.Algorithm, c.Layout, len(p.sources), c.PerWork)
+		p.perWork, p.steals, p.barrier = of.PerWork, of.Steals, of.Barrier
 	}
 	return p
 }

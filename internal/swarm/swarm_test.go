@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -552,4 +554,42 @@ func TestNewsGoesAlong(t *testing.T) {
 	if o = newOutbox(100); o.tell(make([]int, 5), make([]digest, 5), false) || o.unread != 0 {
 		t.Error("more news is kept than may be left unread")
 	}
+}
+
+// stalled is an end of a connection over which nothing more goes out for a while once it is said so: its link is full.
+type stalled struct {
+	net.Conn
+	until *atomic.Int64 // nanoseconds; zero: it is not
+}
+
+func (c stalled) Write(p []byte) (int, error) {
+	if until := c.until.Load(); until > 0 {
+		time.Sleep(time.Until(time.Unix(0, until)))
+	}
+	return c.Conn.Write(p)
+}
+
+// Who is done goes only when others have heard it, however long what is on its way takes: else these find a broken connection, and say so.
+func TestFarewellIsHeardOverAFullLink(t *testing.T) {
+	swarmOf(t, 3, 4*unit.MiB, steal.Stream, func(b *bench) {
+		var until atomic.Int64
+		b.net.pipe = func(from, to string) (net.Conn, net.Conn) {
+			here, there := net.Pipe()
+			if from == nodeName(0) && to == nodeName(1) {
+				return here, stalled{there, &until}
+			}
+			return here, there
+		}
+		b.configs[1].Commit = func() error {
+			until.Store(time.Now().Add(8 * time.Second).UnixNano())
+			return nil
+		}
+		b.run()
+		b.complete(BySource, 0, 1, 2)
+		for i := range 3 {
+			if f := b.faultsOf(i); f != "" {
+				t.Errorf("%s says: %s", nodeName(i), f)
+			}
+		}
+	})
 }

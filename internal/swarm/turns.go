@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 
@@ -64,33 +65,52 @@ func (g *gate) set(open bool) {
 	}
 }
 
-// pass returns when the gate is open.
-func (g *gate) pass(ctx context.Context) error {
+// closed is nil while the gate is open; else it is closed when the gate opens again.
+func (g *gate) closed() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shut
+}
+
+// turn waits until the gate is open, and returns a block to read into: buf, or one of the pool if buf is nil. Who waits for its turn has
+// none: all jobs share the pool, and while the orders of one rest others are to move. With an error buf is back in the pool.
+func (n *node) turn(ctx context.Context, g *gate, buf []byte) ([]byte, error) {
 	for {
-		g.mu.Lock()
-		shut := g.shut
-		g.mu.Unlock()
+		shut := g.closed()
+		if shut == nil && buf != nil {
+			return buf, nil
+		}
 		if shut == nil {
-			return nil
+			var err error
+			if buf, err = n.Receive.Get(ctx); err != nil {
+				return nil, err
+			}
+			continue // it may have shut meanwhile
+		}
+		if buf != nil {
+			n.Receive.Put(buf)
+			buf = nil
 		}
 		select {
 		case <-shut:
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
 
-// gated reads while its gate is open.
-type gated struct {
-	ctx  context.Context
-	gate *gate
-	r    io.Reader
-}
-
-func (g gated) Read(p []byte) (int, error) {
-	if err := g.gate.pass(g.ctx); err != nil {
-		return 0, err
+// fill reads until b is full or the gate shuts. An error says that less than b came, and why.
+func (g *gate) fill(r io.Reader, b []byte) (k int, err error) {
+	for {
+		more, err := r.Read(b[k:])
+		k += more
+		switch {
+		case k == len(b):
+			return k, nil
+		case errors.Is(err, io.EOF):
+			return k, io.ErrUnexpectedEOF
+		case err != nil || g.closed() != nil:
+			return k, err
+		}
 	}
-	return g.r.Read(p)
 }

@@ -35,6 +35,7 @@ const (
 	kindImports
 	kindTookImports
 	kindBusy
+	kindUnheard
 )
 
 // maxPieces is what a possession set of one frame can hold.
@@ -210,7 +211,13 @@ func blockSpan(l piece.Layout, p, block int) (off int64, n int) {
 
 // appendGiveWork: how many works the sender wants at most, and its pace in microseconds, rounded up: who is no faster must not look so.
 func appendGiveWork(b []byte, most int, p steal.Pace) []byte {
-	micros := func(d time.Duration) int { return int(min((d+time.Microsecond-1)/time.Microsecond, math.MaxInt32)) }
+	micros := func(d time.Duration) int {
+		up := d / time.Microsecond
+		if d%time.Microsecond > 0 {
+			up++
+		}
+		return int(min(max(0, up), math.MaxInt32))
+	}
 	return appendNumbers(b, most, micros(p.Free), micros(p.Each))
 }
 

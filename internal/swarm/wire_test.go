@@ -3,6 +3,7 @@ package swarm
 import (
 	"bytes"
 	"encoding/hex"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -64,6 +65,10 @@ var messages = []struct {
 		}
 		return appendNumbers(nil, int(pause.Milliseconds())), nil
 	}},
+	{"unheard", appendNumbers(nil, 1, 4), func(b []byte) ([]byte, error) {
+		ranks, err := parseUnheard(b, 5)
+		return appendNumbers(nil, ranks...), err
+	}},
 	{"took", appendTook(nil, steal.Claim{Node: 2, Hands: []steal.Hand{{Lo: 51, Hi: 64, Term: 1}}}), func(b []byte) ([]byte, error) {
 		c, err := parseTook(b)
 		return appendTook(nil, c), err
@@ -112,7 +117,7 @@ func TestGoldenWire(t *testing.T) {
 func TestEveryTruncationFails(t *testing.T) {
 	for _, m := range messages {
 		for n := range m.bytes {
-			if m.name == "have" && n%8 == 0 || m.name == "digests" && n == 0 || m.name == "works" && n == 0 || m.name == "took" && n == 4 {
+			if m.name == "have" && n%8 == 0 || m.name == "digests" && n == 0 || m.name == "works" && n == 0 || m.name == "took" && n == 4 || m.name == "unheard" && n == 4 {
 				continue // fewer entries is a message too
 			}
 			if _, err := m.again(m.bytes[:n]); err == nil {
@@ -135,6 +140,9 @@ func TestParseRefuses(t *testing.T) {
 		{"have of nothing", second(parseHave(appendNumbers(nil, 5, 5), 11))},
 		{"digest of no piece", second(parseDigests(appendDigests(nil, []digest{{Piece: 11}}), 11, 3))},
 		{"digest by nobody", second(parseDigests(appendDigests(nil, []digest{{Entry: exchange.Entry{Reader: 3}}}), 11, 3))},
+		{"nobody unheard", second(parseUnheard(nil, 5))},
+		{"unheard out of order", second(parseUnheard(appendNumbers(nil, 3, 3), 5))},
+		{"unheard of no member", second(parseUnheard(appendNumbers(nil, 5), 5))},
 		{"request of no piece", second(parseRequest(appendNumbers(nil, 11, 0, 1), wireLayout))},
 		{"request of too many blocks", second(parseRequest(appendNumbers(nil, 10, 0, 2), wireLayout))},
 		{"request of nothing", second(parseRequest(appendNumbers(nil, 1, 2, 2), wireLayout))},
@@ -166,4 +174,16 @@ func FuzzMessages(f *testing.F) {
 			t.Fatalf("%s: read %x, wrote %x", m.name, b, got)
 		}
 	})
+}
+
+// Whatever a node takes its own pace for, it says nothing that others take for a lie.
+func TestPacesAreInRange(t *testing.T) {
+	for _, tt := range []struct{ d, want time.Duration }{
+		{math.MinInt64, 0}, {-1, 0}, {0, 0}, {1, time.Microsecond}, {1000, time.Microsecond}, {1001, 2 * time.Microsecond}, {math.MaxInt64, math.MaxInt32 * time.Microsecond},
+	} {
+		_, p, err := parseGiveWork(appendGiveWork(nil, 1, steal.Pace{Free: tt.d, Each: tt.d}))
+		if err != nil || p.Free != tt.want || p.Each != tt.want {
+			t.Errorf("%d ns: %v, %v; want %v", tt.d, p, err, tt.want)
+		}
+	}
 }

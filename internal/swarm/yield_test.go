@@ -15,6 +15,7 @@ import (
 // Where uplinks are what is narrow, and the connections to one node get seven eighths of what others' do, it is not late by much, since others
 // let it go first. The median of three: once in fifty times it has bad luck besides.
 func TestWhoIsBehindGoesFirst(t *testing.T) {
+	measures(t)
 	const nodes, size, link = 6, 48 * unit.MiB, unit.Bandwidth(2 * unit.MiB)
 	var late []float64
 	for range 3 {

@@ -134,7 +134,7 @@ func parse(address string) (target, error) {
 		}
 		t.key = strings.TrimPrefix(u.Path, "/")
 		if t.key == "" {
-			return fail("the key is missing; want s3://bucket/key")
+			return fail("the key is missing; want s3://bucket/key, or s3://bucket/prefix/ for all that lies below it")
 		}
 	case "http", "https":
 		if u.Host == "" {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -242,6 +244,15 @@ func Bytes(size unit.Bytes, seed uint64) io.Reader {
 		key[i] = byte(seed >> (8 * i))
 	}
 	return io.LimitReader(rand.NewChaCha8(key), int64(size))
+}
+
+// Digest is the SHA-256 of what r delivers, in hex.
+func Digest(r io.Reader) (string, error) {
+	h := sha256.New()
+	if _, err := io.Copy(h, r); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // OpenToAll lets everybody read the objects without a key, by the plain URL

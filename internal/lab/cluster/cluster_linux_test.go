@@ -2,8 +2,6 @@ package cluster_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"os"
 	"testing"
@@ -28,11 +26,11 @@ func memory(t *testing.T) string {
 // digest is the SHA-256 of what r delivers.
 func digest(t *testing.T, r io.Reader) string {
 	t.Helper()
-	h := sha256.New()
-	if _, err := io.Copy(h, r); err != nil {
+	sum, err := cluster.Digest(r)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return sum
 }
 
 // A cluster of real processes does a job, survives the restart of each of its

@@ -1,0 +1,89 @@
+package swarm
+
+import (
+	"fmt"
+	"time"
+)
+
+// This file has each node hear of every digest without all repeating all of them to all. What a node has read from the
+// store it says itself, to everybody that it is connected with. Only one that has no connection to
+// a reader, be it lost or never made, hears what that one read from others:
+//
+//	a node that does not hear some member ── unheard ──> all
+//	                                      <── digests ── of what that member read, now and as they get those pieces
+
+// unheardAfter is how long a connection may be missing before others are asked to say what its other end
+// has read: most come up, or back, sooner, and then say it themselves.
+const unheardAfter = time.Second
+
+// unheard tells all that we do not hear a member, once.
+func (n *node) unheard(rank int) {
+	nb := &n.neighbours[rank]
+	if !nb.unheard && !nb.done { // who is done has said all before
+		nb.unheard = true
+		n.tellAll(kindUnheard, appendNumbers(nil, rank))
+	}
+}
+
+// sayUnheard tells it on a new connection.
+func (n *node) sayUnheard(l *link) {
+	var ranks []int
+	for rank := range n.neighbours {
+		if n.neighbours[rank].unheard && rank != l.rank {
+			ranks = append(ranks, rank)
+		}
+	}
+	if len(ranks) > 0 {
+		n.sendOn(l, kindUnheard, appendNumbers(nil, ranks...))
+	}
+}
+
+// repeat tells a peer that does not hear these readers what they read, as far as we know, and from now on.
+func (n *node) repeat(l *link, readers []int) {
+	nb := &n.neighbours[l.rank]
+	var known []digest
+	for _, reader := range readers {
+		if reader == n.Self || reader == l.rank || nb.misses[reader] {
+			continue
+		}
+		if nb.misses == nil {
+			nb.misses = map[int]bool{}
+		}
+		nb.misses[reader] = true
+		for p := range n.Layout.Count() {
+			if e, ok := n.man.Entry(p); ok && e.Reader == reader {
+				known = append(known, digest{p, e})
+			}
+		}
+	}
+	n.sendDigests(known, l)
+}
+
+// lacks are the digests that a peer does not hear from their readers.
+func (nb *neighbour) lacks(hearsay []digest) (ds []digest) {
+	if nb.misses == nil {
+		return nil
+	}
+	for _, d := range hearsay {
+		if nb.misses[d.Reader] {
+			ds = append(ds, d)
+		}
+	}
+	return ds
+}
+
+// parseUnheard reads the ranks of members that the sender does not hear.
+func parseUnheard(b []byte, nodes int) (ranks []int, err error) {
+	if len(b)%4 != 0 || len(b) == 0 {
+		return nil, errShort
+	}
+	if ranks, _, err = numbers(b, len(b)/4); err != nil {
+		return nil, err
+	}
+	for i, rank := range ranks {
+		if rank >= nodes || i > 0 && rank <= ranks[i-1] {
+			return nil, fmt.Errorf("does not hear nodes %v of %d", ranks[:min(len(ranks), 8)], nodes)
+		}
+	}
+	return ranks, nil
+}

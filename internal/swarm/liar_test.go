@@ -1,0 +1,161 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/internal/pace"
+	"github.com/freshet/freshet/internal/peer"
+	"github.com/freshet/freshet/objstore/retry"
+	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/unit"
+)
+
+// within ends all nodes after a while of simulated time: what hangs is to fail.
+func (b *bench) within(d time.Duration) {
+	b.after(d, func() {
+		for _, end := range b.cancel {
+			end(errors.New("it hangs"))
+		}
+	})
+}
+
+// One that says that all works are its own, and reads none of them, costs the others some patience and no more, whatever else it does to
+// seem busy: in vain they would ask it for works, or wait for what it has just taken.
+func TestLiarHoldsWorks(t *testing.T) {
+	const nodes, size, rate = 5, 4 * unit.MiB, 64 * unit.KiB
+	const liar = nodes - 1
+	var honest time.Duration
+	for _, how := range []string{"honest", "says no more", "takes nothing, again and again", "takes all, again and again", "and answers nobody", "for good"} {
+		swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			for i := range b.configs {
+				b.configs[i].Layout.Piece = 64 * unit.KiB
+				b.configs[i].Store = client{b.store, []*pace.Limiter{pace.New(unit.Bandwidth(rate))}, 4 << 10}
+			}
+			wait := func() {}
+			if how != "honest" {
+				works := b.configs[0].Layout.Count()
+				took := func(c *peer.Conn, hands ...steal.Hand) error {
+					return c.WriteFrame(kindTook, appendTook(nil, steal.Claim{Node: liar, Hands: hands}))
+				}
+				wait = b.stranger(ctx, func(c *peer.Conn) {
+					first := uint32(1)
+					if how == "for good" {
+						first = 1 << 24 // the highest term there is
+					}
+					err := took(c, steal.Hand{Lo: 0, Hi: works, Term: first})
+					for term := first; err == nil; {
+						select {
+						case <-time.After(500 * time.Millisecond):
+						case <-ctx.Done():
+							return
+						}
+						switch how {
+						case "takes nothing, again and again":
+							err = took(c)
+						case "takes all, again and again", "and answers nobody":
+							term += 2
+							err = took(c, steal.Hand{Lo: 0, Hi: works, Term: term})
+						}
+					}
+				}, func(c *peer.Conn, kind byte, _ []byte) {
+					if kind == kindGiveWork && how != "and answers nobody" {
+						time.Sleep(4 * time.Second)
+						c.WriteFrame(kindWorks, nil)
+					}
+				})
+			}
+			b.within(time.Hour)
+			b.run()
+			cancel()
+			wait()
+			b.complete(BySource, seq(len(b.configs))...)
+			took := slices.Max(b.took)
+			if how == "honest" {
+				honest = took
+			}
+			if took > 4*honest {
+				t.Errorf("%s: it takes %v, and %v if nobody lies", how, took, honest)
+			}
+		})
+	}
+}
+
+// Where works are read in turn, and the store gives one of a few nodes nothing any more, the others do not stand still for
+// as long as its works come before theirs.
+func TestHungReaderKeepsNoTurns(t *testing.T) {
+	const nodes, pieces, size, link = 4, 60, 64 * unit.KiB, unit.Bandwidth(512 * unit.KiB)
+	took := map[bool]time.Duration{}
+	for _, hangs := range []bool{false, true} {
+		swarmOf(t, nodes, pieces*size, steal.Stream, func(b *bench) {
+			b.shares(size, link, unit.Bandwidth(size), 128)
+			if hangs {
+				s := b.configs[2].Store.(shared)
+				s.stops = time.Now().Add(5 * time.Second)
+				b.configs[2].Store = s
+			}
+			b.within(time.Hour)
+			b.run()
+			b.complete(BySource, seq(nodes)...)
+			took[hangs] = slices.Max(b.took)
+		})
+	}
+	if took[true] > took[false]*19/10 {
+		t.Errorf("it takes %v when one hangs, and %v else", took[true], took[false])
+	}
+}
+
+// shares gives a swarm links of one rate each, and a store of one rate for all together that delivers so many bytes at a time.
+func (b *bench) shares(size unit.Bytes, link, total unit.Bandwidth, little int) {
+	for i := range b.configs {
+		b.configs[i].Layout.Piece = size
+	}
+	s, all := b.onStar(all(link), all(link), all(0)), pace.New(total)
+	s.grain = int(size) / 64
+	for i := range b.configs {
+		b.configs[i].Store = shared{Store: b.store, total: all, down: s.down[nodeName(i)], little: little, grain: s.grain}
+	}
+}
+
+// A store that takes longer for a piece than a swarm may stand still is no reason to read out of turn what others are reading.
+func TestSlowestStoreIsReadInTurn(t *testing.T) {
+	const nodes, size = 16, 64 * unit.KiB
+	swarmOf(t, nodes, nodes*size, steal.Stream, func(b *bench) {
+		b.shares(size, 512*unit.Bandwidth(unit.KiB), unit.Bandwidth(size)/45, 16)
+		b.within(3 * time.Hour)
+		b.run()
+		b.complete(BySource, seq(nodes)...)
+		if got := b.storeBytes(); got > nodes*size*3/2 {
+			t.Errorf("%v left the store for an object of %v", got, nodes*size)
+		}
+	})
+}
+
+// One that says again and again that the store wants to be left alone keeps nobody from reading it.
+func TestEndlessPause(t *testing.T) {
+	swarmOf(t, 4, 16*unit.MiB, steal.Stream, func(b *bench) {
+		ctx, cancel := context.WithCancel(b.t.Context())
+		for i := range b.configs {
+			b.configs[i].Layout.Piece = 64 * unit.KiB
+			b.configs[i].Store = retry.New(client{b.store, []*pace.Limiter{pace.New(unit.Bandwidth(unit.MiB))}, 4 << 10}, retry.Policy{})
+		}
+		wait := b.stranger(ctx, func(c *peer.Conn) {
+			for c.WriteFrame(kindBusy, appendBusy(nil, time.Hour)) == nil {
+				select {
+				case <-time.After(20 * time.Millisecond):
+				case <-ctx.Done():
+					return
+				}
+			}
+		}, nil)
+		b.within(time.Hour)
+		b.run()
+		cancel()
+		wait()
+		b.complete(BySource, 0, 1, 2)
+	})
+}

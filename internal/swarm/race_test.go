@@ -1,0 +1,5 @@
+//go:build race
+
+package swarm
+
+func init() { detector = true }
