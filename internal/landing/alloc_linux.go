@@ -7,11 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fallocate gives f its size and its blocks. The error is
+// fallocate gives n bytes of f from off on their blocks. The error is
 // errors.ErrUnsupported if the file system cannot.
-func fallocate(f *os.File, size int64) error {
+func fallocate(f *os.File, off, n int64) error {
+	if n == 0 {
+		return nil
+	}
 	for {
-		err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+		err := unix.Fallocate(int(f.Fd()), 0, off, n)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue

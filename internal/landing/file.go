@@ -36,6 +36,7 @@ type File struct {
 	f     *os.File
 
 	written atomic.Int64 // bytes
+	space   space
 
 	stage
 }
@@ -87,14 +88,6 @@ func checkJob(job string) error {
 	return nil
 }
 
-// What a landing asks of the file system, in the order of its use. Variables,
-// so that tests can see the order and be a file system that cannot allocate.
-var (
-	allocate = fallocate
-	syncFile = (*os.File).Sync
-	rename   = (*os.Root).Rename
-)
-
 // Create makes the part file of an object of size bytes that is to land at
 // path. The error is ErrBusy if another landing for that path is under way. If
 // the disk has no room the error says how much is needed and how much is free,
@@ -120,7 +113,7 @@ func (r *Roots) Create(job, path string, size unit.Bytes) (*File, error) {
 	if err := f.make(); err != nil {
 		return nil, err
 	}
-	if err := f.explain(reserve(f.f, size)); err != nil {
+	if err := f.explain(f.reserve()); err != nil {
 		return nil, errors.Join(err, f.Abort())
 	}
 	return f, nil
@@ -159,21 +152,18 @@ func (f *File) make() error {
 	return nil
 }
 
-// reserve gives a part file its size and, where the file system can, its space.
-func reserve(f *os.File, size unit.Bytes) error {
-	if size == 0 {
-		return nil
+// reserve gives the part file its size and, where the file system can, its space, or begins to.
+func (f *File) reserve() error {
+	if free, err := f.p.free(f.p.parent()); err == nil && free < f.size {
+		return syscall.ENOSPC
 	}
-	err := allocate(f, int64(size))
-	if errors.Is(err, errors.ErrUnsupported) {
-		if free, ferr := freeSpace(f); ferr == nil && free < size {
-			err = syscall.ENOSPC
-		} else {
-			err = f.Truncate(int64(size))
-		}
+	if err := f.f.Truncate(int64(f.size)); err != nil {
+		return err
 	}
+	f.space = space{size: int64(f.size), take: func(off, n int64) error { return allocate(f.f, off, n) }}
+	err := f.space.begin()
 	if err != nil {
-		f.Truncate(0) // what was allocated until then is free again, and is to be told so
+		f.f.Truncate(0) // what was allocated until then is free again, and is to be told so
 	}
 	return err
 }
@@ -191,6 +181,9 @@ func (f *File) Size() unit.Bytes { return f.size }
 func (f *File) WriteAt(b []byte, off int64) (int, error) {
 	if off < 0 || off > int64(f.size) || int64(len(b)) > int64(f.size)-off {
 		return 0, fmt.Errorf("%s: %d bytes at %d do not lie within %d", f.p.path, len(b), off, f.size)
+	}
+	if err := f.space.err(); err != nil {
+		return 0, f.explain(err)
 	}
 	n, err := f.f.WriteAt(b, off)
 	if now := f.written.Add(int64(n)); now/writebackEvery != (now-int64(n))/writebackEvery {
@@ -223,6 +216,7 @@ func (f *File) Commit(m Meta) error {
 	if f.state != landing {
 		return fmt.Errorf("%s: commit after commit or abort", f.p.path)
 	}
+	f.space.end()
 	old, err := f.p.occupant()
 	if err != nil {
 		return err
@@ -295,6 +289,7 @@ func (f *File) Abort() error {
 		return nil
 	}
 	f.state = gone
+	f.space.end()
 	err := f.p.r.Remove(f.part)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

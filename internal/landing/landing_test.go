@@ -237,9 +237,9 @@ func TestCommitLasts(t *testing.T) {
 // TestFileSystemThatCannotAllocate: the file gets its size, and is written as
 // it comes; what cannot fit is refused all the same.
 func TestFileSystemThatCannotAllocate(t *testing.T) {
-	defer func(a func(*os.File, int64) error) { allocate = a }(allocate)
+	defer func(a func(*os.File, int64, int64) error) { allocate = a }(allocate)
 	asked := 0
-	allocate = func(*os.File, int64) error { asked++; return errors.ErrUnsupported }
+	allocate = func(*os.File, int64, int64) error { asked++; return errors.ErrUnsupported }
 	r, dir := openRoots(t)
 	path := filepath.Join(dir, "f")
 	data := bytes.Repeat([]byte("hello"), 1000)

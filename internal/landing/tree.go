@@ -52,6 +52,7 @@ type Tree struct {
 	entry   string
 	note    entry
 	written []atomic.Int64 // by file
+	space   space
 	open    handles
 
 	stage
@@ -240,7 +241,8 @@ func (t *Tree) needs() (n unit.Bytes) {
 // partName is where file i lies while it lands.
 func (t *Tree) partName(i int) string { return filepath.Join(t.part, strconv.Itoa(i)) }
 
-// reserve makes the part files, with their sizes and, where the file system can, their space.
+// reserve makes the part files, with their sizes and, where the file system can, their space, or begins to: that of small ones as they are made, that of
+// the others behind it.
 func (t *Tree) reserve() error {
 	if free, err := t.dir.free(t.part); err == nil && free < t.needs() {
 		return t.explain(t.dir, syscall.ENOSPC)
@@ -251,13 +253,39 @@ func (t *Tree) reserve() error {
 		}
 		f, err := t.dir.r.OpenFile(t.partName(i), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 		if err == nil {
-			err = errors.Join(reserve(f, k.Size), f.Close())
+			err = f.Truncate(int64(k.Size))
+			if err == nil && k.small() {
+				err = allocate(f, 0, int64(k.Size))
+			}
+			if errors.Is(err, errors.ErrUnsupported) {
+				err = nil
+			}
+			err = errors.Join(err, f.Close())
 		}
 		if err != nil {
 			return t.explain(t.place(i), err)
 		}
 	}
-	return nil
+	t.space = space{size: int64(t.size()), take: t.allocate}
+	return t.explain(t.dir, t.space.begin())
+}
+
+// small says that space for a file is taken with its being made.
+func (f TreeFile) small() bool { return f.Size <= firstStep }
+
+// allocate takes the space of n bytes from off on, as far as they are of files that have none yet.
+func (t *Tree) allocate(off, n int64) error {
+	return t.each(off, int(n), func(i int, in int64, lo, hi int) error {
+		if t.files[i].Kept || t.files[i].small() {
+			return nil
+		}
+		h, err := t.open.take(i)
+		if err != nil {
+			return err
+		}
+		defer t.open.give(h)
+		return allocate(h.f, in, int64(hi-lo))
+	})
 }
 
 func (t *Tree) explain(p place, err error) error {
@@ -326,6 +354,9 @@ func (t *Tree) WriteAt(b []byte, off int64) (n int, err error) {
 	}
 	if t.part == "" {
 		return 0, fmt.Errorf("%s: the files were here before the job and are not written to", t.dir.path)
+	}
+	if err := t.space.err(); err != nil {
+		return 0, t.explain(t.dir, err)
 	}
 	err = t.each(off, len(b), func(i int, in int64, lo, hi int) error {
 		if err := t.land(i); err != nil {
@@ -409,6 +440,7 @@ func (t *Tree) Commit(source string) error {
 	if t.state != landing {
 		return fmt.Errorf("%s: commit after commit or abort", t.dir.path)
 	}
+	t.space.end()
 	infos, err := t.sync()
 	if err != nil {
 		return err
@@ -520,6 +552,7 @@ func (t *Tree) Abort() error {
 		return nil
 	}
 	t.state = gone
+	t.space.end()
 	err := errors.Join(t.open.close(), t.dir.wrap(t.dir.r.RemoveAll(t.part)))
 	t.release(false)
 	if err != nil {
