@@ -18,7 +18,7 @@ func ReadAny(file string) ([]Result, error) {
 	return rs, err
 }
 
-// Publish makes README.md in a directory from results alone, and shows people what the claims come to.
+// Publish makes README.md in a directory from results alone, and shows people what the claims come to, if there are any.
 // The page has values of its own, and those that all reports have: Claims, Made, Enough and Bound.
 func (s Suite) Publish(dir string, rs []Result, page *template.Template, values map[string]any) error {
 	claims := s.VerdictTable(rs)
@@ -32,7 +32,9 @@ func (s Suite) Publish(dir string, rs []Result, page *template.Template, values 
 	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	fmt.Print(claims)
+	if len(s.Claims) > 0 {
+		fmt.Print(claims)
+	}
 	fmt.Println("report:", file)
 	return nil
 }

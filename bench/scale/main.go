@@ -9,7 +9,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -257,15 +256,10 @@ func write(out string) error {
 		return err
 	}
 	text, missed := table(all)
-	var b bytes.Buffer
-	if err := page.Execute(&b, map[string]string{"Table": text, "Made": bench.Suite{Name: "scale"}.Made(rs)}); err != nil {
+	fmt.Print(text)
+	if err := (bench.Suite{Name: "scale"}).Publish(out, rs, page, map[string]any{"Table": text}); err != nil {
 		return err
 	}
-	file := filepath.Join(out, "README.md")
-	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	fmt.Print(text, "report: ", file, "\n")
 	if missed != "" {
 		return fmt.Errorf("missed: %s", missed)
 	}
