@@ -2,8 +2,8 @@
 // of a suite, keeps what they gave in a file, and makes tables, verdicts and
 // pictures from that file alone.
 //
-//	Suite ─ Run ─▶ results.jsonl ─ Read ─▶ Table, Verdicts   Markdown
-//	  └ Case, once a cell              └▶ Lines, Groups     SVG
+//	Suite ─ Run ─▶ results.jsonl ─ Read ─▶ Table, Verdicts         Markdown
+//	  └ Case, once a cell              └▶ Picture, Rows, Panels   SVG
 //
 // A cell is one run: parameters, an algorithm and a seed. Cells are run
 // interleaved, all of the first seed, then all of the second, so that a machine

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -543,8 +544,43 @@ func TestPicture(t *testing.T) {
 		}
 	}
 	for _, v := range []float64{0.003, 0.9, 1, 5.9, 43, 60, 61, 99, 12345} {
-		if step, top := scale(v); top < v || top > 1.6*v || top/step > 7 {
+		if step, top := scale(v, pictureSteps); top < v || top > 1.6*v || top/step > 7 {
 			t.Errorf("scale(%v) = %v, %v", v, step, top)
+		}
+	}
+}
+
+// TestPanels: every row has a panel for each column, all on one scale, and in it a line for each series; every name and tick is in the picture.
+func TestPanels(t *testing.T) {
+	p := Panels{X: "transfers", Y: "throughput", Columns: []string{"5 → 10", "10 → 50"}, Groups: []string{"7", "70"}, Series: []string{"paper", "optimal"},
+		Legend: []Key{{"flat", "dashed"}}, Limit: 1, Rows: []Strip{
+			{"star", [][][]float64{{{2, 3}, {3, 8.1}}, {{2, 0}, {0, 0}}}},
+			{"deep", [][][]float64{{{1, 1}, {1, 1}}, {{1, 1}, {1, 1}}}},
+		}}
+	file := filepath.Join(t.TempDir(), "p.svg")
+	if err := p.SVG(file); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg := string(b)
+	for want, n := range map[string]int{">transfers<": 1, ">throughput<": 1, ">5 → 10<": 1, ">10 → 50<": 1, ">star<": 1, ">deep<": 1, ">paper<": 1, ">optimal<": 1, ">flat<": 1,
+		">7<": 2, ">70<": 2, ">10<": 1, ">1.5<": 1, // ticks: groups in both columns, and the ends of both scales
+		"fill:none;stroke:#D55E00;stroke-width:1.8": 4, "fill:none;stroke:#009E73;stroke-width:2": 1, // lines: of a panel, one of a single point among them; and in the legend
+		"stroke-dasharray:4,2": 5, // of the limit in each panel, and in the legend
+	} {
+		if got := strings.Count(svg, want); got != n {
+			t.Errorf("%s is %d times in the picture, want %d", want, got, n)
+		}
+	}
+	if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+		t.Error("what is no number was drawn")
+	}
+	for _, v := range []float64{1, 1.01, 2, 3.3, 3.95, 4.05, 7.08, 9.99, 10, 12, 101} {
+		if step, top := scale(v, panelSteps); top < v || top > 2*v || top/step > 4.001 || math.Abs(top/step-math.Round(top/step)) > 1e-9 {
+			t.Errorf("a scale for %v has steps of %v and ends at %v", v, step, top)
 		}
 	}
 }

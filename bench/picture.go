@@ -31,7 +31,7 @@ var (
 		"random":    {color.RGBA{0x56, 0xb4, 0xe9, 0xff}, draw.CircleGlyph{}},
 		"pipeline":  {color.RGBA{0x00, 0x72, 0xb2, 0xff}, draw.BoxGlyph{}},
 		"paper":     {color.RGBA{0xd5, 0x5e, 0x00, 0xff}, draw.PyramidGlyph{}},
-		"optimal":   {color.RGBA{0x00, 0x9e, 0x73, 0xff}, draw.RingGlyph{}},
+		"optimal":   {color.RGBA{0x00, 0x9e, 0x73, 0xff}, ring{}},
 	}
 )
 
@@ -39,6 +39,20 @@ var (
 type look struct {
 	colour color.RGBA
 	shape  draw.GlyphDrawer
+}
+
+// ring is a circle with white in it, which a line of its own colour does not hide.
+type ring struct{}
+
+func (ring) DrawGlyph(c *draw.Canvas, g draw.GlyphStyle, at vg.Point) {
+	c.SetColor(color.White)
+	draw.CircleGlyph{}.DrawGlyph(c, g, at)
+	c.SetLineStyle(draw.LineStyle{Color: g.Color, Width: 1.8})
+	var p vg.Path
+	p.Move(vg.Point{X: at.X + g.Radius, Y: at.Y})
+	p.Arc(at, g.Radius, 0, 2*math.Pi)
+	p.Close()
+	c.Stroke(p)
 }
 
 func lookOf(algorithm string) look {
@@ -93,6 +107,9 @@ type Key struct {
 	Kind string // "dashed", "dot", "full", "pale" or "†"
 }
 
+// pictureSteps is how many steps of its scale the largest number of a picture may be.
+const pictureSteps = 6
+
 // A page that is as wide as a phone shows letters of 12 points at 9 pixels.
 const width, height = vg.Length(500), vg.Length(330)
 
@@ -145,10 +162,10 @@ func (p Picture) plot() *plot.Plot {
 	}
 	g.X.Tick.Marker = plot.ConstantTicks(names)
 	g.X.Tick.Color = color.Transparent // a group is not a point
-	step, top := scale(p.most())
+	step, top := scale(p.most(), pictureSteps)
 	var values []plot.Tick
-	for i := 0; float64(i)*step <= top*(1+1e-9); i++ {
-		values = append(values, plot.Tick{Value: float64(i) * step, Label: strconv.FormatFloat(float64(i)*step, 'g', 6, 64)})
+	for _, v := range upTo(top, step) {
+		values = append(values, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 6, 64)})
 	}
 	g.Y.Min, g.Y.Max, g.Y.Tick.Marker = 0, top, plot.ConstantTicks(values)
 	g.Add(marks{p, values})
@@ -165,20 +182,26 @@ func (p Picture) most() (top float64) {
 	return top
 }
 
-// scale is a round step and a round end of an axis on which v has its place.
-func scale(v float64) (step, top float64) {
+// scale is a round step and a round end of an axis from 0 on which v has its place, and is no more than so many steps.
+func scale(v, steps float64) (step, top float64) {
 	if !(v > 0) || math.IsInf(v, 0) {
 		return 1, 1
 	}
 	p := math.Pow(10, math.Floor(math.Log10(v/5)))
-	step = 10 * p
-	for _, m := range []float64{1, 2, 2.5, 5} {
-		if v/(m*p) <= 6 {
-			step = m * p
+	for _, m := range []float64{1, 2, 2.5, 5, 10, 20} {
+		if step = m * p; v/step <= steps {
 			break
 		}
 	}
 	return step, step * math.Ceil(v*1.02/step)
+}
+
+// upTo are the ticks of an axis from 0.
+func upTo(top, step float64) (ticks []float64) {
+	for i := 0; float64(i)*step <= top*(1+1e-9); i++ {
+		ticks = append(ticks, float64(i)*step)
+	}
+	return ticks
 }
 
 // marks draws the data area.

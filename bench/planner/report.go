@@ -360,15 +360,15 @@ func pictures(rs []bench.Result, kinds []string, out string) error {
 		return nil
 	}
 	for _, f := range figures {
-		if err := drawFigure(filepath.Join(out, f.file), rs, kinds, f.in); err != nil {
+		if err := figure(rs, kinds, f.in).SVG(filepath.Join(out, f.file)); err != nil {
 			return err
 		}
 	}
 	p := bench.Picture{X: "network", Y: "throughput (times flat's)", Groups: kinds}
-	for _, d := range drawn {
-		s := bench.Series{Name: d.mode}
+	for _, mode := range drawn {
+		s := bench.Series{Name: mode}
 		for _, kind := range kinds {
-			of, _ := means(rs, kind, d.mode)
+			of, _ := means(rs, kind, mode)
 			s.Marks = append(s.Marks, bench.Mark{Middle: bench.SpanOf(of)})
 		}
 		p.Series = append(p.Series, s)
