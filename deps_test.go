@@ -82,9 +82,10 @@ const order = `
 	unit < bench;
 	bench, internal/lab/cluster < bench/big;
 	unit < bench/rivals/bittorrent;
-	bench, bench/rivals/bittorrent, internal/lab/cluster < bench/cpu;
+	bench, internal/lab/cluster < bench/trial;
+	bench/trial, bench/rivals/bittorrent < bench/cpu;
 	bench, internal/lab/cluster, internal/swarm, objstore/limit < bench/broadcast;
-	bench, bench/rivals/bittorrent, internal/lab/cluster, freshet < bench/rivals;
+	bench/trial, bench/rivals/bittorrent, freshet < bench/rivals;
 	bench, planner, internal/lp/highs < bench/planner;
 	bench, internal/scenario < bench/scale;
 	bench, internal/scenario, internal/lab/cluster < bench/simlab;

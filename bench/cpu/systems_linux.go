@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/bench/rivals/bittorrent"
+	"github.com/freshet/freshet/bench/trial"
 )
 
 // system is one way to bring the object to both nodes.
@@ -21,9 +19,9 @@ type system struct {
 	programs []string // without which it is left out
 	versions [][]string
 	tuning   string
-	agents   []string                            // flags of Freshet's agents, which are up beforehand; nil: there are none
-	prepare  func(context.Context, *trial) error // nil: nothing
-	run      func(context.Context, *trial) error // returns when both nodes have it
+	agents   []string                           // flags of Freshet's agents, which are up beforehand; nil: there are none
+	prepare  func(context.Context, *pair) error // nil: nothing
+	run      func(context.Context, *pair) error // returns when both nodes have it
 }
 
 var systems = []system{
@@ -34,15 +32,15 @@ var systems = []system{
 	{
 		name: libtorrent, programs: []string{"python3", "mktorrent"}, versions: [][]string{bench.Debian("python3-libtorrent")},
 		tuning: bittorrent.LibtorrentTuning, prepare: torrents,
-		run: swarm(func(t *trial, node string) string {
-			return bittorrent.Libtorrent(t.dir+"/client.py", t.torrent(node), filepath.Dir(t.path(node)), t.mark(node), t.lab.Addr(node).String(), " tuned")
+		run: swarm(func(t *pair, node string) string {
+			return bittorrent.Libtorrent(t.Root+"/client.py", t.torrent(node), filepath.Dir(t.path(node)), t.Mark(node), t.Lab.Addr(node).String(), " tuned")
 		}),
 	},
 	{
 		name: aria, programs: []string{"aria2c", "mktorrent"}, versions: [][]string{{"aria2c", "--version"}},
 		tuning: bittorrent.Aria2Tuning, prepare: torrents,
-		run: swarm(func(t *trial, node string) string {
-			return "NODE=" + node + " exec " + bittorrent.Aria2(t.torrent(node), filepath.Dir(t.path(node)), t.dir+"/hook", false)
+		run: swarm(func(t *pair, node string) string {
+			return "NODE=" + node + " exec " + bittorrent.Aria2(t.torrent(node), filepath.Dir(t.path(node)), t.Root+"/hook", false)
 		}),
 	},
 }
@@ -53,8 +51,8 @@ func (s system) version(ctx context.Context) string { return bench.Says(s.versio
 func freshet(name, security, tuning string) system {
 	return system{
 		name: name, tuning: tuning, agents: []string{"--security", security},
-		run: func(ctx context.Context, t *trial) error {
-			r, err := t.all.Broadcast(ctx, t.url, t.all.Dest("{node}", object), "--share-access")
+		run: func(ctx context.Context, t *pair) error {
+			r, err := t.Cluster.Broadcast(ctx, t.URLs[0], t.Cluster.Dest("{node}", object), "--share-access")
 			switch {
 			case err != nil:
 				return err
@@ -72,30 +70,33 @@ const webPort = "8443"
 
 // curl downloads the object to the first node, and from a web server there to the second one.
 func curl(name, scheme string) system {
-	addr := func(t *trial) string { return net.JoinHostPort(t.lab.Addr(first).String(), webPort) }
+	addr := func(t *pair) string { return net.JoinHostPort(t.Lab.Addr(first).String(), webPort) }
 	return system{
 		name: name, programs: []string{"curl"}, versions: [][]string{{"curl", "--version"}},
 		tuning: "one after the other: the first node downloads by http, and the second from a server of Go's net/http there by " + scheme + "; nothing is checked",
-		prepare: func(ctx context.Context, t *trial) error {
+		prepare: func(ctx context.Context, t *pair) error {
 			exe, err := os.Executable()
 			if err != nil {
 				return err
 			}
-			if err := t.start(first, exe, "serve", scheme, addr(t), filepath.Dir(t.path(first))); err != nil {
+			if err := t.Start(first, exe, "serve", scheme, addr(t), filepath.Dir(t.path(first))); err != nil {
 				return err
 			}
-			return t.await(ctx, "wait for the web server", func() bool {
-				c, err := t.lab.Dial(ctx, second, addr(t))
+			if err := t.Await(ctx, func() bool {
+				c, err := t.Lab.Dial(ctx, second, addr(t))
 				if err != nil {
 					return false
 				}
 				c.Close()
 				return true
-			})
+			}); err != nil {
+				return fmt.Errorf("wait for the web server: %w", err)
+			}
+			return nil
 		},
-		run: func(ctx context.Context, t *trial) error {
-			for _, n := range []struct{ node, from string }{{first, t.web()}, {second, scheme + "://" + addr(t) + "/" + object}} {
-				if err := t.shell(n.node, fmt.Sprintf("curl -sSf --insecure -o %s %s; sync %[1]s; : >%[3]s", t.path(n.node), n.from, t.mark(n.node))); err != nil {
+		run: func(ctx context.Context, t *pair) error {
+			for _, n := range []struct{ node, from string }{{first, t.Web(object)}, {second, scheme + "://" + addr(t) + "/" + object}} {
+				if err := t.Shell(n.node, fmt.Sprintf("curl -sSf --insecure -o %s %s; sync %[1]s; : >%[3]s", t.path(n.node), n.from, t.Mark(n.node))); err != nil {
 					return err
 				}
 				if err := t.through(ctx, n.node); err != nil {
@@ -107,51 +108,39 @@ func curl(name, scheme string) system {
 	}
 }
 
-func (t *trial) torrent(node string) string { return filepath.Join(t.dir, node+".torrent") }
+func (t *pair) torrent(node string) string { return filepath.Join(t.Root, node+".torrent") }
 
 // torrents makes a torrent for each node, the first one's with the store as web seed, and has a tracker up.
-func torrents(ctx context.Context, t *trial) error {
-	if err := os.WriteFile(filepath.Join(t.dir, "client.py"), bittorrent.LibtorrentProgram, 0o644); err != nil {
+func torrents(ctx context.Context, t *pair) error {
+	if err := os.WriteFile(filepath.Join(t.Root, "client.py"), bittorrent.LibtorrentProgram, 0o644); err != nil {
 		return err
 	}
-	hook := fmt.Sprintf("#!/bin/sh\nsync %s\n: >%s\n", t.path("$NODE"), t.mark("$NODE")) // what aria2 calls when it has all
-	if err := os.WriteFile(filepath.Join(t.dir, "hook"), []byte(hook), 0o755); err != nil {
+	hook := fmt.Sprintf("#!/bin/sh\nsync %s\n: >%s\n", t.path("$NODE"), t.Mark("$NODE")) // what aria2 calls when it has all
+	if err := os.WriteFile(filepath.Join(t.Root, "hook"), []byte(hook), 0o755); err != nil {
 		return err
 	}
-	announce := fmt.Sprintf("http://%v:%d/announce", t.lab.Addr(hubHost), bittorrent.TrackerPort)
-	for node, web := range map[string]string{first: t.web(), second: ""} {
-		made := filepath.Join(t.dir, node+".made")
-		words := bittorrent.Make(filepath.Join(t.dir, "s3", "b", object), t.size, announce, web, t.torrent(node))
-		if err := t.shell(storeHost, strings.Join(words, " ")+"; : >"+made); err != nil {
-			return err
-		}
-		if err := t.await(ctx, "wait for the torrent", func() bool {
-			_, err := os.Stat(made)
-			return err == nil
-		}); err != nil {
-			return err
-		}
-	}
-	ln, err := t.lab.Listen(hubHost, fmt.Sprintf(":%d", bittorrent.TrackerPort))
+	tracker, err := t.Serve(trial.Hub, bittorrent.TrackerPort, &t.tracker)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: &t.tracker, ReadTimeout: time.Minute, WriteTimeout: time.Minute}
-	t.running.Go(func() { server.Serve(ln) }) // close ends it, and waits
-	t.closers = append(t.closers, server.Close)
+	for node, web := range map[string]string{first: t.Web(object), second: ""} {
+		if err := t.Run(ctx, trial.Store, bittorrent.Make(t.Stored(object), t.size, tracker+"/announce", web, t.torrent(node))...); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // swarm starts a client on each node, the second one's when the first one can be found.
-func swarm(client func(t *trial, node string) string) func(context.Context, *trial) error {
-	return func(ctx context.Context, t *trial) error {
-		if err := t.shell(first, client(t, first)); err != nil {
+func swarm(client func(t *pair, node string) string) func(context.Context, *pair) error {
+	return func(ctx context.Context, t *pair) error {
+		if err := t.Shell(first, client(t, first)); err != nil {
 			return err
 		}
-		if err := t.await(ctx, "wait for the first client at the tracker", func() bool { return t.tracker.Peers() > 0 }); err != nil {
-			return err
+		if err := t.Await(ctx, func() bool { return t.tracker.Peers() > 0 }); err != nil {
+			return fmt.Errorf("wait for the first client at the tracker: %w", err)
 		}
-		if err := t.shell(second, client(t, second)); err != nil {
+		if err := t.Shell(second, client(t, second)); err != nil {
 			return err
 		}
 		return errors.Join(t.through(ctx, first), t.through(ctx, second))

@@ -35,7 +35,7 @@ func anacrolix(source string) System {
 			}
 			t.words = append(t.words, exe, "anacrolix")
 			return t.swarm(source, func(node string, _ bool) string {
-				return fmt.Sprintf("exec %s %s %s %s %v", exe, t.torrent(), t.save(node), t.Mark(node), t.lab.Addr(node))
+				return fmt.Sprintf("exec %s %s %s %s %v", exe, t.torrent(), t.save(node), t.Mark(node), t.Lab.Addr(node))
 			})
 		},
 	}

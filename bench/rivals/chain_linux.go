@@ -22,7 +22,7 @@ func chain() System {
 				}
 				script := fmt.Sprintf("%s | %s", from, t.Store(node))
 				if i < len(t.Nodes)-1 {
-					script = fmt.Sprintf("%s | tee >(%s) | socat -u -b 65536 - TCP:%v:%d,retry=1000,interval=0.02", from, t.Store(node), t.lab.Addr(t.Nodes[i+1]), port)
+					script = fmt.Sprintf("%s | tee >(%s) | socat -u -b 65536 - TCP:%v:%d,retry=1000,interval=0.02", from, t.Store(node), t.Lab.Addr(t.Nodes[i+1]), port)
 				}
 				if err := t.Shell(node, script); err != nil {
 					return err

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+
+	"github.com/freshet/freshet/bench/trial"
 )
 
 // ours is freshet with one of its algorithms. Its agents are up beforehand, as
@@ -21,7 +23,7 @@ func ours(algorithm, security string) System {
 		if len(t.Files) == 1 {
 			from, to = t.source+"/"+t.Files[0], t.Path("{node}", t.Files[0])
 		}
-		return t.Start(hubHost, t.all.Exe(), "broadcast", from, to, "--algorithm", algorithm, "--json", "--admin", t.all.Admin())
+		return t.Start(trial.Hub, t.Cluster.Exe(), "broadcast", from, to, "--algorithm", algorithm, "--json", "--admin", t.Cluster.Admin())
 	}
 	return s
 }

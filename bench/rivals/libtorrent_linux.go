@@ -17,7 +17,7 @@ func libtorrent(source string, tuned bool) System {
 		Version: bench.Says(bench.Debian("python3-libtorrent"), bench.Debian("mktorrent")),
 		Tuning:  "default settings; no DHT, LSD or UPnP, which would find nobody here",
 		Prepare: func(ctx context.Context, t *Trial) error {
-			if err := os.WriteFile(filepath.Join(t.dir, "client.py"), bittorrent.LibtorrentProgram, 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(t.Root, "client.py"), bittorrent.LibtorrentProgram, 0o644); err != nil {
 				return err
 			}
 			return torrent(source)(ctx, t)
@@ -35,7 +35,7 @@ func libtorrent(source string, tuned bool) System {
 			if seeds {
 				more += " seed"
 			}
-			return "exec " + bittorrent.Libtorrent(t.dir+"/client.py", t.torrent(), t.save(node), t.Mark(node), t.lab.Addr(node).String(), more)
+			return "exec " + bittorrent.Libtorrent(t.Root+"/client.py", t.torrent(), t.save(node), t.Mark(node), t.Lab.Addr(node).String(), more)
 		})
 	}
 	return s

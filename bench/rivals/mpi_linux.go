@@ -31,14 +31,14 @@ func openMPI() System {
 		Prepare: func(ctx context.Context, t *Trial) error {
 			var names strings.Builder
 			for _, node := range t.Nodes {
-				fmt.Fprintf(&names, "%v %s\n", t.lab.Addr(node), node)
+				fmt.Fprintf(&names, "%v %s\n", t.Lab.Addr(node), node)
 			}
 			for name, text := range map[string][]byte{"hosts": []byte(names.String()), "bcast.py": mpiProgram, "yield.c": mpiYield} {
-				if err := os.WriteFile(filepath.Join(t.dir, name), text, 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(t.Root, name), text, 0o644); err != nil {
 					return err
 				}
 			}
-			cc := exec.CommandContext(ctx, "cc", "-O2", "-shared", "-fPIC", "-o", filepath.Join(t.dir, "yield.so"), filepath.Join(t.dir, "yield.c"))
+			cc := exec.CommandContext(ctx, "cc", "-O2", "-shared", "-fPIC", "-o", filepath.Join(t.Root, "yield.so"), filepath.Join(t.Root, "yield.c"))
 			if out, err := cc.CombinedOutput(); err != nil {
 				return fmt.Errorf("%s: %w: %s", cc, err, out)
 			}
@@ -50,19 +50,19 @@ func openMPI() System {
 				return err
 			}
 			t.words = append(t.words, self, "rivals")
-			agent := strings.Join([]string{self, "enter", t.lab.Name(), filepath.Join(t.dir, "hosts")}, " ")
+			agent := strings.Join([]string{self, "enter", t.Lab.Name(), filepath.Join(t.Root, "hosts")}, " ")
 			var addrs []string
 			for _, node := range t.Nodes {
-				addrs = append(addrs, t.lab.Addr(node).String())
+				addrs = append(addrs, t.Lab.Addr(node).String())
 			}
 			args := []string{"mpirun", "--allow-run-as-root", "--host", strings.Join(addrs, ","), "--map-by", "node",
 				"--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "routed", "direct",
 				"--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "10.64.0.0/16", "--mca", "oob_tcp_if_include", "10.64.0.0/16",
 				"--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_bcast_algorithm", "3", "--mca", "coll_tuned_bcast_algorithm_segmentsize", "65536",
-				"--mca", "mpi_yield_when_idle", "1", "--mca", "hwloc_base_binding_policy", "none", "-x", "LD_PRELOAD=" + filepath.Join(t.dir, "yield.so"),
-				"python3", filepath.Join(t.dir, "bcast.py"), t.Dir("{node}"), t.Mark("{node}"), fmt.Sprint(int64(t.Each))}
+				"--mca", "mpi_yield_when_idle", "1", "--mca", "hwloc_base_binding_policy", "none", "-x", "LD_PRELOAD=" + filepath.Join(t.Root, "yield.so"),
+				"python3", filepath.Join(t.Root, "bcast.py"), t.Dir("{node}"), t.Mark("{node}"), fmt.Sprint(int64(t.Each))}
 			for _, f := range t.Files {
-				args = append(args, t.Base()+prefix+"/"+f)
+				args = append(args, t.Web(prefix+"/"+f))
 			}
 			return t.Start(t.Nodes[0], args...)
 		},

@@ -13,7 +13,7 @@ import (
 
 // measure makes the runs that file does not have yet.
 func measure(ctx context.Context, file, typed string, s settings) error {
-	if err := bench.Sweep("freshet-rivals"); err != nil {
+	if err := bench.Sweep(trials); err != nil {
 		return err
 	}
 	all, err := chosen(systems(), s.systems)
@@ -58,15 +58,15 @@ func measure(ctx context.Context, file, typed string, s settings) error {
 	}
 
 	// All once, where the best are found.
-	var main, rest []kind
+	var early, late []kind
 	for _, k := range s.kinds {
 		if slices.ContainsFunc(kinds[:first], func(o kind) bool { return o.name == k.name }) {
-			main = append(main, k)
+			early = append(early, k)
 		} else {
-			rest = append(rest, k)
+			late = append(late, k)
 		}
 	}
-	if err := run(s.cells(names, main, 1)); err != nil {
+	if err := run(s.cells(names, early, 1)); err != nil {
 		return err
 	}
 	// Ours and the best as often as it takes to tell them apart.
@@ -85,5 +85,5 @@ func measure(ctx context.Context, file, typed string, s settings) error {
 		return err
 	}
 	// The others where they were not yet.
-	return errors.Join(run(s.cells(names, rest, 1)), errors.Join(errs...))
+	return errors.Join(run(s.cells(names, late, 1)), errors.Join(errs...))
 }

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"time"
 
 	"github.com/freshet/freshet/bench/rivals/bittorrent"
+	"github.com/freshet/freshet/bench/trial"
 )
 
 // What all BitTorrent clients share: who makes the torrent, where peers meet,
@@ -16,37 +16,34 @@ import (
 //	web    the store as web seed (BEP 19): every client may read ranges of it
 //	seed   the first node, which downloads all beforehand; its download is in the time
 
-// torrent is a Prepare: it makes the torrent where the object lies, and times
-// that, and has a tracker up.
+// torrent is a Prepare: it has a tracker up, makes the torrent where the object lies, and times
+// that.
 func torrent(source string) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
-		announce := fmt.Sprintf("http://%v:%d/announce", t.lab.Addr(hubHost), bittorrent.TrackerPort)
-		what := filepath.Join(t.dir, "s3", "b", prefix)
-		web := t.Base() // the client appends the torrent's name and the file's
+		tracker, err := t.Serve(trial.Hub, bittorrent.TrackerPort, &bittorrent.Tracker{})
+		if err != nil {
+			return err
+		}
+		what, web := prefix, t.Web("") // a client appends the torrent's name and the file's
 		if len(t.Files) == 1 {
-			what = filepath.Join(what, t.Files[0])
-			web += prefix + "/" + t.Files[0]
+			what = prefix + "/" + t.Files[0]
+			web = t.Web(what)
 		}
 		if source != "web" {
 			web = ""
 		}
+		words := bittorrent.Make(t.Stored(what), t.Size(), tracker+"/announce", web, t.torrent())
+		t.note(trial.Store, words)
 		began := time.Now()
-		if err := t.wait(ctx, storeHost, bittorrent.Make(what, t.Size(), announce, web, t.torrent())); err != nil {
+		if err := t.Run(ctx, trial.Store, words...); err != nil {
 			return err
 		}
 		t.made = time.Since(began)
-		ln, err := t.lab.Listen(hubHost, fmt.Sprintf(":%d", bittorrent.TrackerPort))
-		if err != nil {
-			return err
-		}
-		server := &http.Server{Handler: &bittorrent.Tracker{}, ReadTimeout: time.Minute, WriteTimeout: time.Minute}
-		t.running.Go(func() { server.Serve(ln) }) // close ends it, and waits
-		t.closers = append(t.closers, server.Close)
 		return nil
 	}
 }
 
-func (t *Trial) torrent() string { return filepath.Join(t.dir, "object.torrent") }
+func (t *Trial) torrent() string { return filepath.Join(t.Root, "object.torrent") }
 
 // save is the directory in which a client finds or makes what the torrent names.
 func (t *Trial) save(node string) string {

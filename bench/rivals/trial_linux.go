@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +14,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/bench/trial"
 	"github.com/freshet/freshet/internal/lab"
 	"github.com/freshet/freshet/internal/lab/cluster"
 	"github.com/freshet/freshet/objstore/limit"
@@ -25,23 +23,21 @@ import (
 )
 
 const (
-	storeHost, hubHost = "store", "hub"
-	near, far          = "sw", "far" // switches; the second one where there are two sites
-	buffer             = 512 * unit.KiB
-	objectSeed         = 1
-	prefix             = "model" // what all files of the object are below, in the store and on the nodes
-	look               = 10 * time.Millisecond
-	buildWithin        = 5 * time.Minute // network, cluster and object of a run, and their end
+	trials      = "freshet-rivals" // what their directories and control groups begin with
+	near, far   = "sw", "far"      // switches; the second one where there are two sites
+	prefix      = "model"          // what all files of the object are below, in the store and on the nodes
+	buildWithin = 5 * time.Minute  // network, cluster and object of a run, and their end
+
+	systemGroup, storeGroup = "system", "store" // the first one has agents, control plane and clients
 )
 
-// Trial is one run of one system: a network, a store with the object and a
-// directory for each node, all of them new and gone afterwards.
+// Trial is one run of one system.
 //
-// A node is through when it has its mark: the file t.Mark(node), which the
-// system's command on that node makes after the files are complete and synced;
-// where freshet runs, the files themselves, which appear under their names when
-// they are that. What the files hold is compared with the object afterwards.
+// A node is through when it has its mark, which the system's command on that
+// node makes after the files are complete and synced; where freshet runs, when it
+// has the files themselves, which appear under their names when they are that.
 type Trial struct {
+	*trial.Trial
 	System System
 	Nodes  []string // the first one does what only one does
 	Files  []string // names, all of the same size
@@ -50,22 +46,12 @@ type Trial struct {
 
 	kind   kind
 	even   bool
-	seed   uint64
 	source string // the object as S3 URL
-	dir    string
-	lab    *lab.Lab
-	all    *cluster.Cluster
-	system *bench.Group // processes of the system, agents and control plane included
-	store  *bench.Group
 
 	mu       sync.Mutex // guards what follows
 	commands []string
-	logs     int
-	running  sync.WaitGroup
-	ended    chan error // of processes that ended badly
 
-	closers []func() error // of what Prepare has up in this process
-	words   []string       // paths, and the names that they have in the report
+	words []string // paths, and the names that they have in the report
 
 	began time.Time
 	done  map[string]time.Duration
@@ -73,97 +59,72 @@ type Trial struct {
 }
 
 // trial builds the network and the cluster for a cell.
-func (e *experiment) trial(ctx context.Context, c *bench.Cell, s System) (_ *Trial, err error) {
-	t := &Trial{System: s, Rate: unit.Mbit, seed: c.Seed, even: c.Params["rates"] == "even", ended: make(chan error, 256), done: map[string]time.Duration{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, t.close())
-		}
-	}()
+func (e *experiment) trial(ctx context.Context, c *bench.Cell, s System) (*Trial, error) {
+	t := &Trial{System: s, Rate: unit.Mbit, even: c.Params["rates"] == "even", done: map[string]time.Duration{}}
+	var err error
 	if t.kind, err = kindOf(c.Params["cell"]); err != nil {
-		return t, err
+		return nil, err
 	}
 	n, err := c.Params.Int("nodes")
 	if err != nil {
-		return t, err
+		return nil, err
 	}
 	mbit, err := c.Params.Float("mbit")
 	if err != nil {
-		return t, err
+		return nil, err
 	}
 	t.Rate *= unit.Bandwidth(mbit)
 	mib, err := c.Params.Int("mib")
 	if err != nil {
-		return t, err
+		return nil, err
 	}
 	t.Each = unit.Bytes(mib) * unit.MiB / unit.Bytes(t.kind.files)
-	for i := range t.kind.files {
-		t.Files = append(t.Files, fmt.Sprintf("part-%02d", i))
-	}
 	for i := range n {
 		t.Nodes = append(t.Nodes, fmt.Sprintf("n%02d", i+1))
 	}
-
-	if t.dir, err = os.MkdirTemp(bench.Memory, fmt.Sprintf("freshet-rivals-%d-", os.Getpid())); err != nil {
-		return t, err
+	config := trial.Config{
+		Name: trials, Network: t.network(), Nodes: t.Nodes, Each: t.Each, Public: true,
+		StoreArgs: []string{"--seed", strconv.FormatUint(c.Seed, 10)}, Agents: s.Agents, AgentsOf: map[string][]string{},
+		Group: func(host string) string {
+			if host == trial.Store {
+				return storeGroup
+			}
+			return systemGroup
+		},
 	}
-	if err := os.Chmod(t.dir, 0o755); err != nil {
-		return t, err
+	for i := range t.kind.files {
+		t.Files = append(t.Files, fmt.Sprintf("part-%02d", i))
+		config.Objects = append(config.Objects, prefix+"/"+t.Files[i])
 	}
-	for _, node := range t.Nodes {
-		if err := os.MkdirAll(t.Dir(node), 0o755); err != nil {
-			return t, err
-		}
-	}
-	if t.system, err = bench.NewGroup(filepath.Base(t.dir)); err != nil {
-		return t, err
-	}
-	if t.store, err = bench.NewGroup(filepath.Base(t.dir) + "-store"); err != nil {
-		return t, err
-	}
-	if t.lab, err = lab.Up(t.network()); err != nil {
-		return t, err
-	}
-	config := cluster.Config{Lab: t.lab, Hub: hubHost, Store: storeHost, Dir: t.dir, Launch: t.launch, StoreArgs: []string{"--seed", strconv.FormatUint(t.seed, 10)}}
 	if t.kind.store > 0 {
 		config.StoreArgs = append(config.StoreArgs, "--rate-per-client", t.perClient().String())
 	}
-	if s.Agents != nil {
-		config.Nodes, config.AgentArgs = t.Nodes, s.Agents
-		config.AgentArgsOf = map[string][]string{}
-		for _, node := range t.Nodes {
-			if t.kind.sites {
-				config.AgentArgsOf[node] = []string{"--site", t.Interface(node)}
-			}
+	for _, node := range t.Nodes {
+		if t.kind.sites {
+			config.AgentsOf[node] = []string{"--site", t.Interface(node)}
 		}
 	}
-	if t.all, err = cluster.Start(ctx, config); err != nil {
-		return t, err
+	if t.Trial, err = trial.New(ctx, config); err != nil {
+		return nil, err
 	}
-	for i, f := range t.Files {
-		url, err := t.all.Put(prefix+"/"+f, t.Each, objectSeed+uint64(i))
-		if err != nil {
-			return t, err
-		}
-		t.source = strings.TrimSuffix(url, "/"+f)
-	}
-	return t, t.all.OpenToAll(ctx)
+	t.source = strings.TrimSuffix(t.URLs[0], "/"+t.Files[0])
+	return t, nil
 }
 
 // network is the spec of the lab.
 func (t *Trial) network() lab.Spec {
-	link := lab.Link{Rate: t.Rate, Buffer: buffer}
+	link := lab.Link{Rate: t.Rate, Buffer: trial.Buffer}
 	spec := lab.Star(t.Nodes, link)
 	if t.kind.slow {
 		spec.Links[len(spec.Links)-1].Rate /= 4
 	}
-	spec.Attach(near, storeHost, hubHost)
+	spec.Attach(near, trial.Store, trial.Hub)
 	if t.kind.sites {
 		spec.Switches = append(spec.Switches, far)
 		for i := len(t.Nodes) / 2; i < len(t.Nodes); i++ {
 			spec.Links[i].B = far
 		}
-		spec.Links = append(spec.Links, lab.Link{A: near, B: far, Rate: t.Rate / 2, Buffer: buffer})
+		spec.Links = append(spec.Links, lab.Link{A: near, B: far, Rate: t.Rate / 2, Buffer: trial.Buffer})
 	}
 	return spec
 }
@@ -177,24 +138,11 @@ func (t *Trial) perClient() limit.Distribution {
 	return limit.Paper.Scaled(float64(mean / limit.Paper.Mean()))
 }
 
-// launch starts a process in a host, in the group of what it belongs to.
-func (t *Trial) launch(host string, cmd *exec.Cmd) error {
-	g := t.system
-	if host == storeHost {
-		g = t.store
-	}
-	g.Adopt(cmd)
-	return t.lab.Start(host, cmd)
-}
-
 // Dir is where a node's files are to stand; for node "{node}" as freshet takes it.
-func (t *Trial) Dir(node string) string { return filepath.Join(t.dir, node, "data", prefix) }
+func (t *Trial) Dir(node string) string { return t.File(node, prefix) }
 
 // Path is where a file is to stand.
-func (t *Trial) Path(node, file string) string { return filepath.Join(t.Dir(node), file) }
-
-// Mark is what a node makes when it is through.
-func (t *Trial) Mark(node string) string { return filepath.Join(t.dir, node, "done") }
+func (t *Trial) Path(node, file string) string { return t.File(node, prefix+"/"+file) }
 
 // Interface is the name of a node's network interface.
 func (t *Trial) Interface(node string) string {
@@ -207,14 +155,11 @@ func (t *Trial) Interface(node string) string {
 // Size is that of the object, all its files together.
 func (t *Trial) Size() unit.Bytes { return t.Each * unit.Bytes(len(t.Files)) }
 
-// Base is the URL below which the object's files can be had without a key.
-func (t *Trial) Base() string { return t.all.Endpoint() + "/b/" }
-
 // Fetch is a command that writes the object to standard output, one file after the other.
 func (t *Trial) Fetch() string {
 	var urls []string
 	for _, f := range t.Files {
-		urls = append(urls, t.Base()+prefix+"/"+f)
+		urls = append(urls, t.Web(prefix+"/"+f))
 	}
 	return "curl -sSf " + strings.Join(urls, " ")
 }
@@ -230,108 +175,23 @@ func (t *Trial) Through(node string) string {
 	return fmt.Sprintf("sync %s/*; : >%s", t.Dir(node), t.Mark(node))
 }
 
-// Start starts a program in a host, in a directory of the trial. That it ends
-// with another status than 0 before all nodes are through is a failure.
+// Start and Shell are the trial's, with the command in the report.
 func (t *Trial) Start(host string, argv ...string) error {
 	t.note(host, argv)
-	return t.start(host, argv)
+	return t.Trial.Start(host, argv...)
 }
 
-// Shell starts a script of bash in a host. It ends with the first command that fails.
 func (t *Trial) Shell(host, script string) error {
 	t.note(host, []string{script})
-	return t.start(host, []string{"bash", "-euo", "pipefail", "-c", script})
-}
-
-func (t *Trial) start(host string, argv []string) error {
-	ended, err := t.process(host, argv)
-	if err != nil {
-		return err
-	}
-	t.running.Go(func() { // close kills all, and waits
-		if err := <-ended; err != nil {
-			select {
-			case t.ended <- err:
-			default: // so many have failed that one more says nothing
-			}
-		}
-	})
-	return nil
-}
-
-// wait runs a program in a host to its end.
-func (t *Trial) wait(ctx context.Context, host string, argv []string) error {
-	t.note(host, argv)
-	ended, err := t.process(host, argv)
-	if err != nil {
-		return err
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %s has not ended: %w", host, argv[0], ctx.Err())
-	}
-}
-
-// process starts a program; how it ended comes through the channel.
-func (t *Trial) process(host string, argv []string) (<-chan error, error) {
-	path, err := bench.Program(argv[0])
-	if err != nil {
-		return nil, err
-	}
-	t.mu.Lock()
-	t.logs++
-	name := filepath.Join(t.dir, "log", fmt.Sprintf("%s-%d", host, t.logs))
-	t.mu.Unlock()
-	log, err := os.Create(name)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	cmd := exec.Command(path, argv[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = t.dir, t.env(), log, log
-	if err := t.launch(host, cmd); err != nil {
-		return nil, err
-	}
-	ended := make(chan error, 1)
-	t.running.Go(func() { // close kills all, and waits
-		err := cmd.Wait()
-		if err != nil {
-			err = fmt.Errorf("%s: %s: %w: %s", host, filepath.Base(path), err, saying(name))
-		}
-		ended <- err
-	})
-	return ended, nil
-}
-
-// env is what a program finds: Debian's programs, the store's address and keys.
-func (t *Trial) env() (env []string) {
-	for _, v := range t.all.Env() {
-		if !strings.HasPrefix(v, "PATH=") {
-			env = append(env, v)
-		}
-	}
-	return append(env, "PATH="+bench.Home, "TMPDIR="+t.dir, "LANG=C.UTF-8")
-}
-
-// saying is the beginning and the end of what a process said.
-func saying(log string) string {
-	b, _ := os.ReadFile(log)
-	b = bytes.TrimSpace(b)
-	const most = 400
-	if len(b) <= 2*most {
-		return string(b)
-	}
-	return string(b[:most]) + " … " + string(b[len(b)-most:])
+	return t.Trial.Shell(host, script)
 }
 
 // note remembers a command for the report: of each kind those of two hosts.
 func (t *Trial) note(host string, argv []string) {
-	text := strings.NewReplacer(append(t.words, t.dir, "$DIR", t.all.Exe(), "freshet")...).Replace(strings.Join(argv, " "))
+	text := strings.NewReplacer(append(t.words, t.Root, "$DIR", t.Cluster.Exe(), "freshet")...).Replace(strings.Join(argv, " "))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if host == storeHost || host == hubHost && len(t.commands) < 4 || slices.Index(t.Nodes, host) >= 0 && slices.Index(t.Nodes, host) < 2 {
+	if host == trial.Store || host == trial.Hub && len(t.commands) < 4 || slices.Index(t.Nodes, host) >= 0 && slices.Index(t.Nodes, host) < 2 {
 		t.commands = append(t.commands, host+"$ "+text)
 	}
 }
@@ -348,9 +208,7 @@ func (t *Trial) await(ctx context.Context) error {
 			owed[node] = append(owed[node], t.Path(node, f))
 		}
 	}
-	tick := time.NewTicker(look)
-	defer tick.Stop()
-	for {
+	err := t.Await(ctx, func() bool {
 		now := time.Since(t.began)
 		for node, paths := range owed {
 			for len(paths) > 0 {
@@ -364,46 +222,12 @@ func (t *Trial) await(ctx context.Context) error {
 				delete(owed, node)
 			}
 		}
-		if len(owed) == 0 {
-			return nil
-		}
-		select {
-		case err := <-t.ended:
-			return err
-		case <-ctx.Done():
-			return fmt.Errorf("after %v these have not got it: %s: %w", time.Since(t.began).Round(time.Second), strings.Join(slices.Sorted(maps.Keys(owed)), ", "), ctx.Err())
-		case <-tick.C:
-		}
+		return len(owed) == 0
+	})
+	if err != nil && err == ctx.Err() {
+		return fmt.Errorf("after %v these have not got it: %s: %w", time.Since(t.began).Round(time.Second), strings.Join(slices.Sorted(maps.Keys(owed)), ", "), err)
 	}
-}
-
-// verify compares every node's files with the object.
-func (t *Trial) verify() error {
-	var want []string
-	for i := range t.Files {
-		sum, err := cluster.Digest(cluster.Bytes(t.Each, objectSeed+uint64(i)))
-		if err != nil {
-			return err
-		}
-		want = append(want, sum)
-	}
-	for _, node := range t.Nodes {
-		for i, name := range t.Files {
-			f, err := os.Open(t.Path(node, name))
-			if err != nil {
-				return fmt.Errorf("node %s said that it was through: %w", node, err)
-			}
-			sum, err := cluster.Digest(f)
-			f.Close()
-			if err != nil {
-				return err
-			}
-			if sum != want[i] {
-				return fmt.Errorf("node %s said that it was through, and its %s is not what the store has: SHA-256 %.16s…, want %.16s…", node, name, sum, want[i])
-			}
-		}
-	}
-	return nil
+	return err
 }
 
 // usage is what the kernel has counted at one moment.
@@ -413,13 +237,12 @@ type usage struct {
 }
 
 func (t *Trial) usage() (u usage, err error) {
-	if u.system, err = t.system.CPU(); err != nil {
+	used, err := t.CPU()
+	if err != nil {
 		return u, err
 	}
-	if u.store, err = t.store.CPU(); err != nil {
-		return u, err
-	}
-	all, err := t.lab.Traffic()
+	u.system, u.store = used[systemGroup], used[storeGroup]
+	all, err := t.Lab.Traffic()
 	for _, w := range all {
 		if w.From == near && w.To == far {
 			u.crossed = w.Bytes
@@ -440,7 +263,7 @@ func (t *Trial) judge(from, to usage, connections []cluster.Connection) (map[str
 			return nil, fmt.Errorf("a connection of the store: %w", err)
 		}
 		for _, node := range t.Nodes {
-			if t.lab.Addr(node).String() == host {
+			if t.Lab.Addr(node).String() == host {
 				sent += c.Bytes
 				byNode[node] = c.Client
 			}
@@ -503,37 +326,6 @@ func (t *Trial) judge(from, to usage, connections []cluster.Connection) (map[str
 	return numbers, nil
 }
 
-// close ends all that the trial started, and removes what it made.
-func (t *Trial) close() (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if t.system != nil {
-		err = t.system.Kill(ctx)
-	}
-	if t.all != nil {
-		err = errors.Join(err, t.all.Close())
-	}
-	if t.store != nil {
-		err = errors.Join(err, t.store.Kill(ctx))
-	}
-	for _, end := range t.closers {
-		err = errors.Join(err, end())
-	}
-	t.running.Wait()
-	if t.lab != nil {
-		err = errors.Join(err, t.lab.Close())
-	}
-	for _, g := range []*bench.Group{t.system, t.store} {
-		if g != nil {
-			err = errors.Join(err, g.Remove())
-		}
-	}
-	if t.dir != "" {
-		err = errors.Join(err, os.RemoveAll(t.dir))
-	}
-	return err
-}
-
 // experiment runs cells.
 type experiment struct {
 	systems  []System
@@ -552,7 +344,7 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, t.close()) }()
+	defer func() { err = errors.Join(err, t.Close()) }()
 	ctx, cancel = context.WithTimeout(whole, e.patience)
 	defer cancel()
 	if s.Version != nil {
@@ -564,15 +356,8 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 			return nil, fmt.Errorf("before the start: %w", err)
 		}
 	}
-	ballast, err := bench.NewBallast(t.Size() * unit.Bytes(len(t.Nodes)))
-	if err != nil {
+	if err := t.Ballast(); err != nil {
 		return nil, err
-	}
-	defer func() { err = errors.Join(err, ballast.Close()) }()
-	if own(s.Name) { // its files have their blocks before their bytes come
-		if err := ballast.Release(); err != nil {
-			return nil, err
-		}
 	}
 	from, err := t.usage()
 	if err != nil {
@@ -593,21 +378,21 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 	if err != nil {
 		return nil, err
 	}
-	if err := t.verify(); err != nil {
+	if err := t.Verify(); err != nil {
 		return nil, err
 	}
 	// Who has not been there comes now, so that the store says what it had for him.
 	for _, node := range t.Nodes {
-		conn, err := t.lab.Dial(whole, node, strings.TrimPrefix(t.all.Endpoint(), "http://"))
+		conn, err := t.Lab.Dial(whole, node, strings.TrimPrefix(t.Cluster.Endpoint(), "http://"))
 		if err != nil {
 			return nil, err
 		}
 		conn.Close()
 	}
-	if err := t.system.Kill(whole); err != nil {
+	if err := t.Groups[systemGroup].Kill(whole); err != nil {
 		return nil, err
 	}
-	connections, err := t.all.Reseed(whole, c.Seed)
+	connections, err := t.Cluster.Reseed(whole, c.Seed)
 	if err != nil {
 		return nil, err
 	}

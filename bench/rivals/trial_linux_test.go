@@ -107,7 +107,7 @@ func TestBadSystems(t *testing.T) {
 			var dir string
 			run := everywhere(c.script)
 			_, got, err := try(t, System{Name: c.name, Run: func(ctx context.Context, t *Trial) error {
-				dir = t.dir
+				dir = t.Root
 				return run(ctx, t)
 			}}, "wide", c.within)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -116,8 +116,10 @@ func TestBadSystems(t *testing.T) {
 			if _, err := os.Stat(dir); dir == "" || !os.IsNotExist(err) {
 				t.Errorf("%q is still there: %v", dir, err)
 			}
-			if left, _ := filepath.Glob("/sys/fs/cgroup/*/" + filepath.Base(dir) + "*"); len(left) > 0 {
-				t.Errorf("control groups are still there: %v", left)
+			for _, mount := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
+				if left, _ := filepath.Glob(mount + filepath.Base(dir) + "*"); len(left) > 0 {
+					t.Errorf("control groups are still there: %v", left)
+				}
 			}
 		})
 	}
