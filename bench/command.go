@@ -57,22 +57,24 @@ const RunOrReport = "[run|report]"
 // together would be what is measured.
 const Memory = "/dev/shm"
 
-// Sweep removes what runs left in Memory that were killed: directories NAME-PID or NAME-PID-more of
+// Sweep removes what runs that were killed left in a directory, such as Memory: directories NAME-PID or NAME-PID-more of
 // processes that are no more.
-func Sweep(name string) error {
-	left, err := filepath.Glob(filepath.Join(Memory, name+"-*"))
-	if err != nil {
-		return err
-	}
+func Sweep(place, name string) error {
+	left, err := orphans(place, name)
 	for _, dir := range left {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
+}
+
+// orphans are the directories NAME-PID or NAME-PID-more of processes that are no more.
+func orphans(place, name string) (left []string, err error) {
+	all, err := filepath.Glob(filepath.Join(place, name+"-*"))
+	for _, dir := range all {
 		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), name+"-"), "-")
-		n, err := strconv.Atoi(pid)
-		if err != nil || n <= 0 || !errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
-			continue
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			return err
+		if n, err := strconv.Atoi(pid); err == nil && n > 0 && errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
+			left = append(left, dir)
 		}
 	}
-	return nil
+	return left, err
 }

@@ -26,7 +26,7 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { os.RemoveAll(dir) })
-		if err := Sweep(name); err != nil {
+		if err := Sweep(Memory, name); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(dir); os.IsNotExist(err) == stays {

@@ -24,25 +24,46 @@ type Group struct {
 
 // NewGroup makes one.
 func NewGroup(name string) (*Group, error) {
-	mounts, err := os.ReadFile("/proc/self/mounts")
+	mount, err := groups()
 	if err != nil {
 		return nil, err
 	}
-	for line := range strings.Lines(string(mounts)) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 || fields[2] != "cgroup2" {
-			continue
-		}
-		g := &Group{path: filepath.Join(fields[1], name)}
-		if err := os.Mkdir(g.path, 0o755); err != nil {
-			return nil, fmt.Errorf("control group: %w", err)
-		}
-		if g.dir, err = os.Open(g.path); err != nil {
-			return nil, errors.Join(err, os.Remove(g.path))
-		}
-		return g, nil
+	g := &Group{path: filepath.Join(mount, name)}
+	if err := os.Mkdir(g.path, 0o755); err != nil {
+		return nil, fmt.Errorf("control group: %w", err)
 	}
-	return nil, errors.New("no control groups of version 2 are mounted: mount -t cgroup2 none /sys/fs/cgroup")
+	if g.dir, err = os.Open(g.path); err != nil {
+		return nil, errors.Join(err, os.Remove(g.path))
+	}
+	return g, nil
+}
+
+// groups is where control groups are.
+func groups() (mount string, err error) {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) >= 3 && fields[2] == "cgroup2" {
+			return fields[1], nil
+		}
+	}
+	return "", errors.New("no control groups of version 2 are mounted: mount -t cgroup2 none /sys/fs/cgroup")
+}
+
+// SweepGroups ends and removes the groups that runs left which were killed: NAME-PID or NAME-PID-more of processes that are no more.
+func SweepGroups(ctx context.Context, name string) error {
+	mount, err := groups()
+	if err != nil {
+		return err
+	}
+	left, err := orphans(mount, name)
+	for _, path := range left {
+		g := Group{path: path}
+		err = errors.Join(err, g.Kill(ctx), os.Remove(path))
+	}
+	return err
 }
 
 // Adopt has a command that is yet to be started born into g.

@@ -68,6 +68,9 @@ if one is over 200 MiB, or grows with the object by more than 10 %.`)
 
 // measure makes the runs that are missing in out.
 func measure(ctx context.Context, typed string, sizes []unit.Bytes, nodes, runs int, place, out string) error {
+	if err := bench.Sweep(place, "freshet-big"); err != nil {
+		return err
+	}
 	free, err := freeSpace(place)
 	if err != nil {
 		return err
@@ -76,7 +79,7 @@ func measure(ctx context.Context, typed string, sizes []unit.Bytes, nodes, runs 
 	if need := sizes[len(sizes)-1] * unit.Bytes(nodes+1) * 10 / 9; free < need {
 		return fmt.Errorf("%s has %v free and %v are needed; name a directory with more by --dir", place, free, need)
 	}
-	dir, err := os.MkdirTemp(place, "freshet-big-")
+	dir, err := os.MkdirTemp(place, fmt.Sprintf("freshet-big-%d-", os.Getpid()))
 	if err != nil {
 		return err
 	}

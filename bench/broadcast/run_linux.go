@@ -103,7 +103,7 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 
 // build makes network, cluster and object for n nodes.
 func (e *experiment) build(ctx context.Context, n int) (err error) {
-	if err := bench.Sweep("freshet-bench"); err != nil {
+	if err := bench.Sweep(bench.Memory, "freshet-bench"); err != nil {
 		return err
 	}
 	e.dir = filepath.Join(bench.Memory, fmt.Sprintf("freshet-bench-%d", os.Getpid()))

@@ -26,7 +26,7 @@ const (
 
 // measure makes the runs that file does not have yet.
 func measure(ctx context.Context, file, typed string, s settings) error {
-	if err := bench.Sweep(trials); err != nil {
+	if err := trial.Sweep(ctx, trials); err != nil {
 		return err
 	}
 	if _, err := cluster.Built(); err != nil { // once, and in nobody's time

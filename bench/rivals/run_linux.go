@@ -8,12 +8,13 @@ import (
 	"slices"
 
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/bench/trial"
 	"github.com/freshet/freshet/internal/lab/cluster"
 )
 
 // measure makes the runs that file does not have yet.
 func measure(ctx context.Context, file, typed string, s settings) error {
-	if err := bench.Sweep(trials); err != nil {
+	if err := trial.Sweep(ctx, trials); err != nil {
 		return err
 	}
 	all, err := chosen(systems(), s.systems)

@@ -29,7 +29,10 @@ func inLab(ctx context.Context, s *scenario.Scenario) (l line, err error) {
 	if err != nil {
 		return l, err
 	}
-	dir, err := os.MkdirTemp(bench.Memory, "freshet-simlab-")
+	if err := bench.Sweep(bench.Memory, "freshet-simlab"); err != nil {
+		return l, err
+	}
+	dir, err := os.MkdirTemp(bench.Memory, fmt.Sprintf("freshet-simlab-%d-", os.Getpid()))
 	if err != nil {
 		return l, err
 	}

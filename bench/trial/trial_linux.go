@@ -68,6 +68,11 @@ type Trial struct {
 	logs int
 }
 
+// Sweep removes what trials of this name left whose processes were killed.
+func Sweep(ctx context.Context, name string) error {
+	return errors.Join(bench.SweepGroups(ctx, name), bench.Sweep(bench.Memory, name))
+}
+
 // New builds a trial. What there is of one that cannot be built is gone when it returns.
 func New(ctx context.Context, c Config) (_ *Trial, err error) {
 	t := &Trial{config: c, Groups: map[string]*bench.Group{}, ended: make(chan error, 256)}
