@@ -215,6 +215,36 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// Of the hosts of a large site some are drawn, and all that are in a flow.
+func TestLargeSites(t *testing.T) {
+	n := &topo.Network{}
+	for i := range 3 {
+		s := fmt.Sprintf("s%d", i)
+		n.Switches = append(n.Switches, topo.Switch{Name: s})
+		n.Links = append(n.Links, topo.Link{A: s, B: fmt.Sprintf("s%d", (i+1)%3), Rate: 5})
+		for k := range 250 {
+			n.Hosts = append(n.Hosts, topo.Host{Name: fmt.Sprintf("%s-h%d", s, k)})
+			n.Links = append(n.Links, topo.Link{A: fmt.Sprintf("%s-h%d", s, k), B: s, Rate: 1})
+		}
+	}
+	if err := n.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	g := topo.NewGraph(n)
+	if p := look(t, "large", Draw(g, Options{})); p.squares != 3*120 {
+		t.Errorf("%d of 750 hosts are drawn, want 360", p.squares)
+	}
+	f := Flow{Name: "to all", Rate: 1}
+	for h := range 200 {
+		f.Path = append(f.Path, h)
+	}
+	p := look(t, "large with a flow", Draw(g, Options{Flows: []Flow{f}}))
+	titles := strings.Join(p.titles, "|") + "|"
+	if p.diamonds != 1 || strings.Count(titles, "\ndestination|") != 199 {
+		t.Errorf("%d sources and %d destinations are drawn, want 1 and 199", p.diamonds, strings.Count(titles, "\ndestination|"))
+	}
+}
+
 // Odd networks can be drawn, and odd names.
 func TestOddNetworks(t *testing.T) {
 	deep := &topo.Network{Hosts: []topo.Host{{Name: "a"}}}

@@ -100,16 +100,15 @@ func (d *drawing) node(n *node, p point, r float64) {
 		return
 	}
 	// Hosts on the spiral of a sunflower: evenly, however many they are.
-	most := min(len(n.hosts), 120)
-	size := min(6.0, 1.4*(r-2)/math.Sqrt(float64(most)+0.5))
+	shown := d.some(n.hosts)
+	size := min(6.0, 1.4*(r-2)/math.Sqrt(float64(len(shown))+0.5))
 	for _, marked := range []bool{false, true} { // hosts of flows are not to be covered by others
-		for i := range most {
-			h := n.hosts[i*len(n.hosts)/most]
+		for i, h := range shown {
 			if _, ok := d.roles[h]; ok != marked {
 				continue
 			}
-			a, away := float64(i)*2.399963, (r-1-size*0.6)*math.Sqrt((float64(i)+0.5)/float64(most))
-			if most == 1 {
+			a, away := float64(i)*2.399963, (r-1-size*0.6)*math.Sqrt((float64(i)+0.5)/float64(len(shown)))
+			if len(shown) == 1 {
 				away = 0
 			}
 			wide := size
@@ -119,6 +118,22 @@ func (d *drawing) node(n *node, p point, r float64) {
 			d.host(h, p.x+away*math.Cos(a), p.y+away*math.Sin(a), wide)
 		}
 	}
+}
+
+// some are hosts of a circle: of those that are too many for it every so manieth, and all that are in a flow.
+func (d *drawing) some(hosts []int) (shown []int) {
+	const most = 120
+	n := len(hosts)
+	if n <= most {
+		return hosts
+	}
+	for i, h := range hosts {
+		k := (i*most + n - 1) / n // the first of most that is not before i
+		if _, ok := d.roles[h]; ok || k*n/most == i {
+			shown = append(shown, h)
+		}
+	}
+	return shown
 }
 
 type box struct{ x1, y1, x2, y2 float64 }
@@ -171,7 +186,11 @@ func (d *drawing) labels(at []point, radius []float64, degree []int) {
 func (d *drawing) positions(bs []bundle, radius []float64) []point {
 	k := len(d.fold.nodes)
 	const margin = 60.0
-	frame := box{margin, margin / 2, d.width - margin, d.height - margin/2}
+	high := margin / 2
+	for _, r := range radius {
+		high = max(high, r+2)
+	}
+	frame := box{margin, high, d.width - margin, d.height - high}
 	next := neighbours(k, bs)
 	if at, ok := d.onEarth(next, frame); ok {
 		apart(at, radius, frame)
