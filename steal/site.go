@@ -147,7 +147,7 @@ func (m *Imports) Give(thief int, open Open) []Hand {
 	mine := m.Mine()
 	for r := range mine.Ranges() {
 		for p := r.Lo; p < r.Hi; p++ {
-			if open(p) {
+			if open(p) && m.ledger.term[p] < maxTerm {
 				list = append(list, p)
 			}
 		}

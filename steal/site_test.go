@@ -80,6 +80,22 @@ func TestTheLastOneIsKept(t *testing.T) {
 	}
 }
 
+// Whose pieces a liar has given the highest term there is says nothing that others take for a breach of the protocol.
+func TestHighestTermIsNotGiven(t *testing.T) {
+	mates := []int{0, 1, 2}
+	a, b := NewImports(0, 3, mates, 12), NewImports(1, 3, mates, 12)
+	if _, err := a.Receive(2, []Hand{{0, 6, maxTerm}}, noon); err != nil {
+		t.Fatal(err)
+	}
+	answer := a.Give(1, whatever)
+	if _, err := b.Receive(0, answer, noon); err != nil || len(answer) == 0 {
+		t.Errorf("gives %v: %v", answer, err)
+	}
+	if got := a.Mine().Count(); got < 6 {
+		t.Errorf("has %d pieces left, want those 6 at least", got)
+	}
+}
+
 func TestWhoHasNothingIsAskedLater(t *testing.T) {
 	m := NewImports(0, 3, []int{0, 1, 2}, 30)
 	ask := func(at time.Time, want int) {

@@ -153,6 +153,7 @@ type Node struct {
 	claimant  []int
 	term      []uint32
 	living    []bool
+	heirs     []int  // by rank: the first living node from there on, in a ring; nil: not worked out since somebody died
 	list      []int  // own works not begun, in the order in which they will be
 	listed    []bool // by work: on the list
 	hand      []bool // by work: begun here and not ended
@@ -191,7 +192,7 @@ type Held func(piece int) bool
 // Excuse takes a node out of the division before it begins: one that cannot
 // fetch owns nothing, inherits nothing and is given nothing. All nodes have to
 // excuse the same ones, and Divide must not have named them.
-func (n *Node) Excuse(node int) { n.living[node] = false }
+func (n *Node) Excuse(node int) { n.living[node], n.heirs = false, nil }
 
 // Next takes from the front of the list up to most works that follow one
 // another and have pieces nobody living holds, and returns their numbers and the
@@ -299,12 +300,23 @@ func (n *Node) Owner(work int) int {
 	if c := n.claimant[work]; n.living[c] {
 		return c
 	}
-	for i := range n.living {
-		if heir := (work + i) % len(n.living); n.living[heir] {
-			return heir
-		}
+	if n.heirs == nil {
+		n.inherit()
 	}
-	return n.self
+	return n.heirs[work%len(n.heirs)]
+}
+
+// inherit works out who inherits from whom: ourselves, if nobody lives. It is done once for all works, since of those next to each other many may
+// be dead. O(nodes).
+func (n *Node) inherit() {
+	nodes, heir := len(n.living), n.self
+	n.heirs = make([]int, nodes)
+	for i := 2*nodes - 1; i >= 0; i-- { // twice around: behind the last comes the first
+		if n.living[i%nodes] {
+			heir = i % nodes
+		}
+		n.heirs[i%nodes] = heir
+	}
 }
 
 // Work is the range of pieces of a work.
@@ -467,7 +479,7 @@ func (n *Node) push(w int) {
 // list if nobody living holds all their pieces any more; held must not count
 // the dead node. It returns what to tell everybody: what the dead node claimed.
 func (n *Node) Dead(node int, held Held) (tell []Claim) {
-	n.living[node] = false
+	n.living[node], n.heirs = false, nil
 	if n.asked == node {
 		n.asked = -1
 	}

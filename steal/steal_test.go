@@ -553,6 +553,44 @@ func BenchmarkAsk(b *testing.B) {
 	}
 }
 
+// When half of a large swarm dies at once, as many next to each other, who has what left is worked out in moments.
+func BenchmarkManyDie(b *testing.B) {
+	const nodes = 2000
+	d := Divide(4*nodes, seq(0, nodes), 1)
+	for range b.N {
+		n := NewNode(0, nodes, d, true)
+		for rank := nodes / 2; rank < nodes; rank++ {
+			n.Dead(rank, none)
+		}
+	}
+}
+
+// The heir of a work is the first living node in a ring that begins at the work's number, whoever has died by then.
+func TestHeirs(t *testing.T) {
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		nodes := 1 + rng.IntN(20)
+		n := NewNode(0, nodes, Divide(3*nodes, seq(0, nodes), 1), true)
+		dead := make([]bool, nodes)
+		for _, rank := range rng.Perm(nodes)[:rng.IntN(nodes)] {
+			if rank == 0 {
+				continue
+			}
+			dead[rank] = true
+			n.Dead(rank, none)
+			for w := range 3 * nodes {
+				want := n.claimant[w]
+				for i := 0; dead[want]; i++ {
+					want = (w + i) % nodes
+				}
+				if got := n.Owner(w); got != want {
+					t.Fatalf("seed %d: work %d of %d is up to node %d, want %d", seed, w, n.claimant[w], got, want)
+				}
+			}
+		}
+	}
+}
+
 // A node that cannot fetch inherits nothing and is given nothing.
 func TestExcused(t *testing.T) {
 	d := Divide(64, []int{0, 2}, 4)
