@@ -16,7 +16,7 @@
 //	               of all make a random graph in which everybody has as many (Graph)
 //	end-game       when every missing piece is on its way, an idle peer is asked
 //	               for the second half of what a busy one still owes; what comes twice is cancelled
-//	hoarding       who alone has a piece and gives nothing for HoardAfter does not count
+//	hoarding       who alone has a piece and gives nothing for HoardAfter, more on slow links, does not count
 //	snubbing       a peer that owes blocks and sent none for SnubAfter loses its
 //	               requests to others until it delivers again
 //	sites          what a node of our site has is asked of our site only; the rest
@@ -43,7 +43,6 @@ import (
 const (
 	DefaultSlots  = 8                      // partners
 	SnubAfter     = 5 * time.Second        // owes blocks and sends none
-	HoardAfter    = 30 * time.Second       // has a piece alone, and gives nothing
 	turnFor       = 3 * time.Second        // who is no partner is served for as long, in turn
 	inFlight      = 250 * time.Millisecond // of a peer's rate
 	leastInFlight = 2                      // blocks
@@ -87,6 +86,8 @@ type State struct {
 	turns   time.Time // when slots go round next; zero: when something stirs
 	snubs   time.Time // when we last looked for who snubs us
 	now     time.Time // when we were last asked for anything
+
+	carried carried
 }
 
 type peer struct {
@@ -102,7 +103,10 @@ type peer struct {
 	served  time.Time // when its turn last began; zero: never
 	gained  time.Time // when it last announced a piece
 	heard   time.Time // of the last block, or of the first request after none were owed
-	gave    time.Time // when it last gave us anything, or began to have a piece alone
+	gave    time.Time // when it last gave us anything that it owed, or began to have a piece alone
+	serves  time.Time // since when it serves us; only while it does not choke us
+	given   int       // pieces that it has, and others have, too, when gives was last asked
+	looked  time.Time // when Announced last looked whether it has a piece alone
 	in      meter
 }
 
@@ -144,42 +148,6 @@ func (s *State) Held(p int) bool { return s.holders[p] > 0 }
 
 // Possesses says whether a peer has announced piece p.
 func (s *State) Possesses(rank, p int) bool { return s.peers[rank].has.Has(p) }
-
-// AloneWith returns a piece that we lack, only that peer has, and we may ask it for; or one whose digest
-// nobody has told us, which who has the piece should have.
-func (s *State) AloneWith(rank int) (piece int, ok bool) {
-	for r := range s.have.Missing() {
-		for i := r.Lo; i < r.Hi; i++ {
-			if s.peers[rank].has.Has(i) && (!s.known.Has(i) || s.open && s.holders[i] == 1) && s.may(rank, i) {
-				return i, true
-			}
-		}
-	}
-	return 0, false
-}
-
-// Hoards returns a piece that we lack and only that peer has, if it has given us nothing for
-// HoardAfter, though others may give all the while: it does not have what it announces, or serves nobody. One that chokes us
-// and may be serving its partners gets as long as it takes it to go round. O(missing pieces) for those that have
-// given nothing for as long.
-func (s *State) Hoards(rank int, now time.Time) (piece int, ok bool) {
-	p := &s.peers[rank]
-	wait := HoardAfter
-	if p.chokes && !p.partner {
-		wait += turnFor * time.Duration(s.Nodes)
-	}
-	switch {
-	case p.gave.IsZero(): // it came before there was a time
-		p.gave = now
-		return 0, false
-	case !p.up || now.Sub(p.gave) <= wait:
-		return 0, false
-	case !p.chokes && p.owes == 0 && !s.near(rank): // we have asked others for as much as crosses
-		p.gave = now
-		return 0, false
-	}
-	return s.AloneWith(rank)
-}
 
 // Up notes that a peer is connected. Both sides begin choked.
 func (s *State) Up(rank int) {
@@ -236,7 +204,8 @@ func (s *State) held(rank, i int, d int32) {
 // object. It says whether any of them was news.
 func (s *State) Announced(rank int, r piece.Range) (news bool) {
 	p := &s.peers[rank]
-	if s.now.Sub(p.gave) > HoardAfter/2 {
+	if s.now.Sub(p.gave) > HoardAfter/2 && !s.now.Equal(p.looked) { // once for all runs of a message
+		p.looked = s.now
 		if _, alone := s.AloneWith(rank); !alone {
 			p.gave = s.now
 		}
@@ -260,7 +229,7 @@ func (s *State) Announced(rank int, r piece.Range) (news bool) {
 func (s *State) Withdrawn(rank, i int) {
 	if s.peers[rank].has.Remove(i) && s.known.Has(i) {
 		s.held(rank, i, -1)
-		s.deserted(rank)
+		s.bereft(rank, i)
 	}
 }
 
@@ -337,7 +306,7 @@ func (s *State) void(w *want) (cancel []Ask) {
 func (s *State) Lost(i int) {
 	if s.have.Remove(i) {
 		s.held(s.Self, i, -1)
-		s.deserted(s.Self)
+		s.bereft(s.Self, i)
 		s.refresh(i)
 	}
 }
@@ -362,6 +331,7 @@ func (s *State) Choked(rank int, chokes bool) {
 		s.serving = slices.Delete(s.serving, at, at+1)
 	} else if at < 0 && !chokes {
 		s.serving = append(s.serving, int32(rank))
+		s.peers[rank].serves = s.now
 	}
 	s.peers[rank].chokes = chokes
 	if chokes {
@@ -393,12 +363,14 @@ func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 }
 
 // Discarded notes that a block came from a peer and was thrown away: somebody
-// else was faster, or it was not wanted any more. If the peer owed it, it may be asked again.
+// else was faster, or it was not wanted any more. If the peer owed it, it may be asked again; else it has
+// given us nothing: anybody can send what nobody asked for.
 func (s *State) Discarded(rank, i, b int, now time.Time) {
 	p := &s.peers[rank]
-	p.heard, p.gave = now, now
+	p.heard = now
 	s.snub(rank, false)
 	if w := s.want(i); w != nil && b < len(w.asked) && w.untake(b, int32(rank)) {
+		p.gave = now
 		p.owes -= s.blockSize(i, b)
 		s.loose = true
 		s.wet()

@@ -244,6 +244,20 @@ func TestHoards(t *testing.T) {
 			s.peers[1].partner = false
 			s.Choked(1, true)
 		}, 0},
+		{"serves others before us, for longer than it takes to go round", 10, func(s *State, _ time.Time, _ int) {
+			s.peers[1].partner = false
+			s.Choked(1, true)
+		}, 0},
+		{"serves us when our turn comes", 30, func(s *State, now time.Time, second int) {
+			s.peers[1].partner = false
+			s.Choked(1, second < 50)
+			if second >= 60 {
+				s.Block(1, 99, 0, now)
+			}
+		}, 0},
+		{"sends what nobody asked for", 4, func(s *State, now time.Time, _ int) {
+			s.Discarded(1, 0, 0, now)
+		}, HoardAfter},
 		{"does not serve us, its partner", 30, func(s *State, _ time.Time, _ int) {
 			s.peers[1].partner = true
 			s.Choked(1, true)
@@ -269,7 +283,7 @@ func TestHoards(t *testing.T) {
 				s.Got(second)
 				tt.does(s, now, second)
 				for rank := 1; rank < tt.nodes; rank++ {
-					if p, hoards := s.Hoards(rank, now); hoards {
+					if p, _, hoards := s.Hoards(rank, now); hoards {
 						if rank != 1 || s.Have().Has(p) {
 							t.Fatalf("after %d s, node %d is said to hoard piece %d", second, rank, p)
 						}
@@ -523,5 +537,42 @@ func TestManifest(t *testing.T) {
 	}
 	if !m.Audit(piece.Range{Lo: 0, Hi: 3}) || m.due != 2 {
 		t.Errorf("%d pieces due, want the two that were read once", m.due)
+	}
+}
+
+// Who is to blame for wrong bytes is known only where the digest is the reader's own word and no other reader has said anything else,
+// in whatever order.
+func TestSure(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		said []Entry // each by its reader
+		want bool
+	}{
+		{"the reader's word", []Entry{{10, 1, 0}}, true},
+		{"two that agree", []Entry{{10, 1, 0}, {10, 2, 0}}, true},
+		{"an audit that agrees", []Entry{{10, 1, 0}, {10, 2, 1}}, true},
+		{"two that do not", []Entry{{10, 1, 0}, {11, 2, 0}}, false},
+		{"an audit that does not", []Entry{{10, 1, 0}, {11, 2, 1}}, false},
+		{"which came first", []Entry{{11, 2, 1}, {10, 1, 0}}, false},
+	} {
+		m := NewManifest(layout(1))
+		if m.Sure(0) {
+			t.Fatal("sure of nothing")
+		}
+		for _, e := range tt.said {
+			m.Add(e.Reader, 0, e)
+		}
+		if got := m.Sure(0); got != tt.want {
+			t.Errorf("%s: sure is %v", tt.name, got)
+		}
+	}
+	m := NewManifest(layout(1))
+	m.Add(3, 0, Entry{10, 1, 0})
+	if m.Sure(0) {
+		t.Error("sure of hearsay")
+	}
+	m.Add(1, 0, Entry{11, 1, 0})
+	if !m.Sure(0) {
+		t.Error("not sure of the reader's word, for what others have said of it before")
 	}
 }

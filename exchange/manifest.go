@@ -29,6 +29,7 @@ type Manifest struct {
 	layout  piece.Layout
 	entries []Entry
 	first   []bool   // by piece: heard from the reader itself
+	unsure  []bool   // by piece: readers have said different things of it themselves
 	wanted  []uint32 // by piece: the term that has to be reached
 	known   int
 	due     int // pieces whose term is below the wanted one
@@ -44,7 +45,7 @@ type Blame struct{ Reader, Piece int }
 // NewManifest returns a manifest in which nothing is known.
 func NewManifest(l piece.Layout) *Manifest {
 	n := l.Count()
-	m := &Manifest{layout: l, entries: make([]Entry, n), first: make([]bool, n), wanted: make([]uint32, n)}
+	m := &Manifest{layout: l, entries: make([]Entry, n), first: make([]bool, n), unsure: make([]bool, n), wanted: make([]uint32, n)}
 	for i := range m.entries {
 		m.entries[i].Reader = -1
 	}
@@ -59,6 +60,10 @@ func (m *Manifest) Entry(i int) (e Entry, ok bool) {
 
 // Firsthand says whether the digest of piece i was heard from its reader itself.
 func (m *Manifest) Firsthand(i int) bool { return m.first[i] }
+
+// Sure says whether the digest of piece i was heard from its reader itself, and no other reader has ever said anything else of it. Else
+// it is not known whether who sends other bytes has them wrong, or who read the piece lies.
+func (m *Manifest) Sure(i int) bool { return m.first[i] && !m.unsure[i] }
 
 // Change is what an entry did to the manifest.
 type Change int
@@ -82,6 +87,7 @@ const (
 //	otherwise                                              Nothing
 func (m *Manifest) Add(from, i int, e Entry) Change {
 	old, firsthand := m.entries[i], from == e.Reader
+	m.unsure[i] = m.unsure[i] || firsthand && m.first[i] && e.Sum != old.Sum
 	switch {
 	case old.Reader < 0:
 		m.set(i, e, firsthand)

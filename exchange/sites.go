@@ -25,6 +25,7 @@ const lanes = 2
 
 const (
 	queueEvery = 50 * time.Millisecond // that it is worked out what is imported now
+	queueEach  = 100 * time.Nanosecond // but so much later for each piece of each site, so that no more than a tenth of the time goes into it
 	stays      = 2 * time.Second       // what has been chosen to be imported, whatever else there is by then
 )
 
@@ -48,6 +49,8 @@ type site struct {
 	asked   int            // peers of other sites that owe us something, at this call of Asks
 	flight  unit.Bytes     // what they owe
 	crosses unit.Bandwidth // what comes from them
+
+	rates []unit.Bandwidth // by rank: only during a call of Asks
 }
 
 func newSite(c Config) *site {
@@ -194,10 +197,10 @@ func (x *site) begins(i int) bool { return x.begin == nil || x.begin[i] }
 // each of the other sites come as many, as far as it has any: were they
 // the foremost pieces they would be one site's, all others would want the same, and all wait for what leads out of that site. Each
 // site goes through them in an order of its own, so that what one has another need not fetch from the same place; and of those that only one has
-// it takes first those whose turn it is to (first), and the others' backwards, which they come to last. O(pieces × sites), some times a second.
+// it takes first those whose turn it is to (first), and the others' backwards, which they come to last. O(pieces × sites), some times a second, less often if that is much.
 func (s *State) queue(now time.Time) {
 	x := s.site
-	if x.begin == nil || now.Sub(x.looked) < queueEvery {
+	if x.begin == nil || now.Sub(x.looked) < max(queueEvery, queueEach*time.Duration(s.have.Len()*len(x.has))) {
 		return
 	}
 	x.looked = now
@@ -370,7 +373,27 @@ func (s *State) heldAt(rank, i int, d int32) {
 	}
 }
 
-// deserted works out anew what the site of a node has, that has lost something.
+// bereft works out anew whether the site of a node has piece i, which that node has lost. O(nodes).
+func (s *State) bereft(rank, i int) {
+	x := s.site
+	if x == nil || s.Sites[rank] < 0 {
+		return
+	}
+	k := s.Sites[rank]
+	x.gone[k] = false
+	for other := range s.peers {
+		has := &s.peers[other].has
+		if other == s.Self {
+			has = s.have
+		}
+		if s.Sites[other] == k && has.Has(i) {
+			return
+		}
+	}
+	x.has[k].Remove(i)
+}
+
+// deserted works out anew what the site of a node has, that has lost all that it had. O(nodes × pieces).
 func (s *State) deserted(rank int) {
 	x := s.site
 	if x == nil || s.Sites[rank] < 0 || !x.gone[s.Sites[rank]] {
@@ -418,7 +441,11 @@ func (s *State) crossing(order []int32, now time.Time) (cancel []Ask) {
 		cancel = s.withdraw()
 	}
 	x.asked, x.flight, x.crosses, x.hungry = 0, 0, 0, false
-	rates := make([]unit.Bandwidth, len(s.peers)) // those of our site all alike
+	if x.rates == nil {
+		x.rates = make([]unit.Bandwidth, len(s.peers))
+	}
+	rates := x.rates // those of our site all alike
+	clear(rates)
 	for rank := range s.peers {
 		p := &s.peers[rank]
 		if s.near(rank) || !p.up {

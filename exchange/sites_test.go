@@ -8,6 +8,7 @@ import (
 
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/unit"
 )
 
 // region runs States and their sites' pools under a seeded scheduler. Time goes in ticks. What leads into a site
@@ -508,6 +509,96 @@ func TestFewAreImportedAtOnce(t *testing.T) {
 				s.Block(2, a.Piece, b, now)
 			}
 			s.Got(a.Piece)
+		}
+	}
+}
+
+// A site has what its living nodes have, whatever they get, lose and are said to have.
+func TestWhatSitesHave(t *testing.T) {
+	sites := []int{0, 0, 0, 1, 1, 2, -1}
+	const pieces = 8
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		s := New(Config{Nodes: len(sites), Layout: layout(pieces), Sites: sites, Rand: rng})
+		for rank := 1; rank < len(sites); rank++ {
+			s.Up(rank)
+		}
+		for range 200 {
+			rank, i := 1+rng.IntN(len(sites)-1), rng.IntN(pieces)
+			switch rng.IntN(20) {
+			case 0:
+				s.Gone(rank)
+			case 1, 2, 3:
+				s.Known(i)
+			case 4, 5:
+				s.Got(i)
+			case 6, 7:
+				s.Lost(i)
+			case 8, 9, 10, 11:
+				s.Withdrawn(rank, i)
+			default:
+				s.Announced(rank, piece.Range{Lo: i, Hi: i + 1})
+			}
+			for k := range s.site.has {
+				for p := range pieces {
+					want := k == sites[0] && s.have.Has(p)
+					for rank := 1; rank < len(sites); rank++ {
+						want = want || sites[rank] == k && s.peers[rank].has.Has(p) && s.known.Has(p)
+					}
+					if got := s.site.has[k].Has(p); got != want {
+						t.Fatalf("seed %d: site %d has piece %d: %v, want %v", seed, k, p, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// That a piece is found to be wrong, which all have, is not worked out for all pieces of all nodes, once for each node.
+func TestManyAreWithdrawn(t *testing.T) {
+	const nodes, pieces, wrong = 60, 10_000, 2000
+	sites := make([]int, nodes)
+	for rank := range sites {
+		sites[rank] = rank % 2
+	}
+	s := New(Config{Nodes: nodes, Layout: layout(pieces), Sites: sites, Rand: rand.New(rand.NewPCG(1, 2))})
+	for i := range pieces {
+		s.Known(i)
+	}
+	for rank := 1; rank < nodes; rank++ {
+		s.Up(rank)
+		s.Announced(rank, piece.Range{Hi: pieces})
+	}
+	began := time.Now()
+	for i := range wrong {
+		for rank := 1; rank < nodes; rank++ {
+			s.Withdrawn(rank, i)
+		}
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it takes %v", took)
+	}
+	if s.site.has[1].Count() != pieces-wrong {
+		t.Errorf("the other site has %d pieces, want %d", s.site.has[1].Count(), pieces-wrong)
+	}
+}
+
+// What is worked out for all pieces of an object is, of one with very many, less often.
+func TestManyPiecesAreQueuedSeldom(t *testing.T) {
+	for _, tt := range []struct {
+		pieces int
+		every  time.Duration
+	}{{10, queueEvery}, {1 << 16, queueEvery}, {1 << 20, 4 * queueEvery}} {
+		l := piece.Layout{Size: unit.Bytes(tt.pieces) * unit.KiB, Piece: unit.KiB}
+		s := New(Config{Nodes: 3, Layout: l, Sites: []int{0, 0, 1}, AtOnce: 16, Rand: rand.New(rand.NewPCG(1, 2))})
+		s.Asks(t0)
+		s.Asks(at(tt.every - time.Millisecond))
+		if got := s.site.looked; !got.Equal(t0) {
+			t.Errorf("%d pieces: worked out again after %v", tt.pieces, got.Sub(t0))
+		}
+		s.Asks(at(2 * tt.every))
+		if got := s.site.looked; got.Equal(t0) {
+			t.Errorf("%d pieces: not worked out again within %v", tt.pieces, 2*tt.every)
 		}
 	}
 }

@@ -250,36 +250,51 @@ func TestDigestsAreRepeatedToThoseWhoAsk(t *testing.T) {
 	})
 }
 
-// One that claims to have everything, serves nobody and repeats itself does not
+// One that claims to have everything, serves nobody and repeats itself, or sends what nobody has asked for, does not
 // keep the others from reading what they need.
 func TestHoarder(t *testing.T) {
-	swarmOf(t, 3, 4*unit.MiB, steal.Steal, func(b *bench) {
-		ctx, cancel := context.WithCancel(b.t.Context())
-		wait := b.stranger(ctx, func(c *peer.Conn) {
-			full := piece.NewSet(b.configs[0].Layout.Count())
-			full.AddRange(piece.Range{Hi: full.Len()})
-			c.WriteFrame(kindBitfield, appendBitfield(nil, full))
-			for {
-				select {
-				case <-time.After(5 * time.Second):
-				case <-ctx.Done():
-					return
+	for _, how := range []string{"repeats itself", "sends what nobody asked for"} {
+		swarmOf(t, 3, 4*unit.MiB, steal.Steal, func(b *bench) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			l := b.configs[0].Layout
+			share := piece.Share(l.Count(), 2, 3)
+			wait := b.stranger(ctx, func(c *peer.Conn) {
+				full := piece.NewSet(l.Count())
+				full.AddRange(piece.Range{Hi: full.Len()})
+				say := func() error { return c.WriteFrame(kindHave, appendHave(nil, []piece.Range{{Hi: 1}})) }
+				if how != "repeats itself" {
+					for p := share.Lo; p < share.Hi; p++ { // so that nobody reads them
+						sendDigests(c, digest{p, exchange.Entry{Sum: 666, Reader: 2}})
+					}
+					_, size := blockSpan(l, share.Lo, 0)
+					say = func() error {
+						return c.WriteFrame(kindBlock, appendBlockHeader(nil, blockHeader{Piece: share.Lo}), make([]byte, size))
+					}
 				}
-				if c.WriteFrame(kindHave, appendHave(nil, []piece.Range{{Hi: 1}})) != nil {
-					return
+				c.WriteFrame(kindBitfield, appendBitfield(nil, full))
+				for {
+					select {
+					case <-time.After(5 * time.Second):
+					case <-ctx.Done():
+						return
+					}
+					if say() != nil {
+						return
+					}
+				}
+			}, nil)
+			b.within(time.Hour)
+			b.run()
+			cancel()
+			wait()
+			b.complete(BySource, 0, 1)
+			for i := range 2 {
+				if b.took[i] > 3*stallAfter {
+					t.Errorf("%s: %s took %v", how, nodeName(i), b.took[i])
 				}
 			}
-		}, nil)
-		b.run()
-		cancel()
-		wait()
-		b.complete(BySource, 0, 1)
-		for i := range 2 {
-			if b.took[i] > 3*stallAfter {
-				t.Errorf("%s took %v", nodeName(i), b.took[i])
-			}
-		}
-	})
+		})
+	}
 }
 
 // One that asks for the same block again and again neither drains the others nor keeps

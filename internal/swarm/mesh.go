@@ -205,8 +205,8 @@ func (n *node) expel(rank int, why error) {
 // then it has no holder, and is read again.
 func (n *node) expelHoarders() {
 	for rank := range n.neighbours {
-		if p, hoards := n.ex.Hoards(rank, n.now); hoards {
-			n.expel(rank, fmt.Errorf("has announced piece %d and has given nothing for %v", p, exchange.HoardAfter))
+		if p, within, hoards := n.ex.Hoards(rank, n.now); hoards {
+			n.expel(rank, fmt.Errorf("has announced piece %d and has given nothing for %v", p, within.Round(time.Second)))
 		}
 	}
 }

@@ -480,6 +480,7 @@ func (n *node) tick(ctx context.Context) {
 		n.rescue(ctx)
 	}
 	n.forsaken()
+	n.ex.Carried(fromStore+unit.Bytes(n.arrived.Load()), n.now)
 	n.expelHoarders()
 	if n.now.Sub(n.reported) >= reportEvery {
 		n.reported = n.now

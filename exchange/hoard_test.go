@@ -1,0 +1,98 @@
+package exchange
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+// One that shares a link of whatever rate among all that it serves at once, and gives each a block in turn, is not said to hoard; one that
+// gives nothing any more is, after HoardAfter where links are not slow, and at last after mostHoard.
+func TestHoardingIsAMatterOfRate(t *testing.T) {
+	const usual = 25 * unit.Mbit
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		rate := unit.Bandwidth(math.Exp(rng.Float64()*math.Log(1e4))) * 128 * unit.Bandwidth(unit.KiB)
+		nodes := 2 + rng.IntN(40)
+		size := unit.Bytes(64*unit.KiB) << rng.IntN(7)
+		const pieces = 100
+		s := New(Config{Nodes: nodes, Layout: piece.Layout{Size: pieces * size, Piece: size}, Rand: rng})
+		for i := range pieces {
+			s.Known(i)
+		}
+		s.peers[1].partner = true
+		s.Up(1)
+		s.Choked(1, false)
+		s.Announced(1, piece.Range{Lo: 0, Hi: pieces})
+		served := min(DefaultSlots+3, nodes-1)
+		each := time.Duration(float64(served) * float64(2*min(size, piece.BlockSize)) / float64(rate) * 1e9)
+		gives := t0.Add(each)
+		const stops = 5 * time.Minute
+		for d := time.Duration(0); ; d += 250 * time.Millisecond {
+			now := at(d)
+			s.Asks(now)
+			s.Carried(unit.Bytes(float64(rate)*d.Seconds()), now)
+			if d < stops && now.After(gives) {
+				s.Block(1, 0, 0, now)
+				gives = now.Add(time.Duration(float64(each) * (0.5 + 1.5*rng.Float64())))
+			}
+			_, within, hoards := s.Hoards(1, now)
+			if !hoards && d < stops+2*mostHoard {
+				continue
+			}
+			last := s.peers[1].gave
+			if !hoards || d < stops || now.Sub(last) > within+time.Second {
+				t.Fatalf("seed %d, %d nodes, pieces of %v, %v: said to hoard: %v, after %v, when it had given nothing for %v", seed, nodes, size, rate, hoards, d, now.Sub(last))
+			}
+			if rate >= usual && within != HoardAfter {
+				t.Errorf("seed %d: waits for %v at %v", seed, within, rate)
+			}
+			break
+		}
+	}
+}
+
+// Who is no partner of ours, serves nobody and has all that it says alone is found out, also in a large swarm.
+func TestHoarderAmongMany(t *testing.T) {
+	const pieces, nodes = 100, 1000
+	s := state(nodes, pieces, false)
+	s.Asks(t0)
+	s.Up(1)
+	s.peers[1].partner = false
+	s.Announced(1, piece.Range{Lo: 0, Hi: pieces})
+	for d := time.Duration(0); ; d += time.Second {
+		if d > 5*time.Minute {
+			t.Fatalf("not within %v", d)
+		}
+		s.Asks(at(d))
+		if _, _, hoards := s.Hoards(1, at(d)); hoards {
+			break
+		}
+	}
+}
+
+// A message may announce tens of thousands of runs. All pieces are gone through once for it, not once for each.
+func TestManyRunsAreAnnouncedAtOnce(t *testing.T) {
+	const pieces, runs = 1 << 20, 20_000
+	s := New(Config{Nodes: 3, Layout: piece.Layout{Size: pieces * unit.KiB, Piece: unit.KiB}, Rand: rand.New(rand.NewPCG(1, 2))})
+	s.Asks(t0)
+	s.Up(1)
+	s.Up(2)
+	for i := range pieces {
+		s.Known(i)
+	}
+	s.Announced(2, piece.Range{Lo: 0, Hi: pieces - 1})
+	s.Announced(1, piece.Range{Lo: pieces - 1, Hi: pieces})
+	s.Asks(at(HoardAfter * 2 / 3))
+	began := time.Now()
+	for i := range runs {
+		s.Announced(1, piece.Range{Lo: 2 * i, Hi: 2*i + 1})
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it takes %v", took)
+	}
+}
