@@ -396,6 +396,65 @@ func TestWhatWaitsForADeafPeerIsBounded(t *testing.T) {
 	})
 }
 
+// However many works change hands one by one, what is said of them has a legal length: who writes a longer frame panics.
+func TestClaimsFitInFrames(t *testing.T) {
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Layout.Piece = 16 // bytes
+		n := newNode(c)
+		l, liar := &link{rank: 1, out: newOutbox(n.unread())}, &link{rank: 2, out: newOutbox(n.unread())}
+		n.neighbours[1].link, n.neighbours[2].link = l, liar
+		const works, each = 60_000, 20_000
+		claim := func(node int, term uint32) {
+			for lo := 0; lo < works; lo += each {
+				c := steal.Claim{Node: node}
+				for w := lo; w < lo+each; w++ { // no two of one term side by side
+					c.Hands = append(c.Hands, steal.Hand{Lo: w, Hi: w + 1, Term: term + uint32(w&1)})
+				}
+				if err := n.message(evMessage{link: liar, kind: kindTook, payload: appendTook(nil, c)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		said := func(kind byte) (changed int) {
+			for _, m := range l.out.messages {
+				if len(m.Payload) > peer.MaxFrame {
+					t.Errorf("a message of kind %d has %d bytes", m.Kind, len(m.Payload))
+				}
+				if m.Kind != kind {
+					continue
+				}
+				b := m.Payload
+				if kind == kindTook {
+					b = b[4:]
+				}
+				hs, err := parseWorks(b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, h := range hs {
+					changed += h.Hi - h.Lo
+				}
+			}
+			l.out.messages = nil
+			return changed
+		}
+		claim(3, 1)
+		n.dead(3, nil)
+		if got := said(kindTook); got != works {
+			t.Errorf("%d works of the dead are passed on, want %d", got, works)
+		}
+		claim(0, 3)
+		left := n.works.Left()
+		if err := n.message(evMessage{link: l, kind: kindGiveWork, payload: appendGiveWork(nil, 1<<30, steal.Pace{})}); err != nil {
+			t.Fatal(err)
+		}
+		if got := said(kindWorks); got < works/3 || got != left-n.works.Left() {
+			t.Errorf("%d works are said to be given, and %d of %d are left", got, n.works.Left(), left)
+		}
+	})
+}
+
 // islander is a network in which one node cannot be reached.
 type islander struct {
 	Network

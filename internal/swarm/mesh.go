@@ -93,11 +93,15 @@ func (n *node) up(ctx context.Context, ev evUp) {
 	n.sendDigests(known, l)
 	l.out.send(kindBitfield, appendBitfield(nil, n.ex.Have()))
 	for _, c := range n.works.Claims() {
-		l.out.send(kindTook, appendTook(nil, c))
+		for _, b := range tookFrames(c) {
+			l.out.send(kindTook, b)
+		}
 	}
 	if n.mate(ev.rank) {
 		for _, c := range n.imports.Claims() {
-			l.out.send(kindTookImports, appendTook(nil, c))
+			for _, b := range tookFrames(c) {
+				l.out.send(kindTookImports, b)
+			}
 		}
 	}
 	if n.done {
@@ -325,7 +329,9 @@ func (n *node) message(ev evMessage) error {
 		if err != nil {
 			return err
 		}
-		n.send(rank, kindWorks, appendWorks(nil, n.works.Give(rank, steal.Loot(n.works.Left(), most, n.pace(), pace))))
+		for hs := range inFrames(n.works.Give(rank, steal.Loot(n.works.Left(), most, n.pace(), pace))) {
+			n.send(rank, kindWorks, appendWorks(nil, hs))
+		}
 	case kindWorks:
 		hands, err := parseWorks(b)
 		if err != nil {

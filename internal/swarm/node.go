@@ -541,7 +541,9 @@ func (n *node) tellAll(kind byte, payload []byte) {
 
 func (n *node) tellClaims(claims []steal.Claim) {
 	for _, c := range claims {
-		n.tellAll(kindTook, appendTook(nil, c))
+		for _, b := range tookFrames(c) {
+			n.tellAll(kindTook, b)
+		}
 	}
 }
 

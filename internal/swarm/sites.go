@@ -79,9 +79,11 @@ func (n *node) stealImports() {
 // tellImports tells our site who imports what, after anything in the pool has changed.
 func (n *node) tellImports(claims []steal.Claim) {
 	for _, c := range claims {
-		for rank := range n.neighbours {
-			if n.mate(rank) {
-				n.send(rank, kindTookImports, appendTook(nil, c))
+		for _, b := range tookFrames(c) {
+			for rank := range n.neighbours {
+				if n.mate(rank) {
+					n.send(rank, kindTookImports, b)
+				}
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"time"
 
@@ -232,6 +233,22 @@ func parseGiveWork(b []byte) (most int, p steal.Pace, err error) {
 	return v[0], steal.Pace{Free: time.Duration(v[1]) * time.Microsecond, Each: time.Duration(v[2]) * time.Microsecond}, nil
 }
 
+const handBytes = 12
+
+// inFrames cuts runs of works into such as one frame can hold behind a claimant. It yields once at least.
+func inFrames(hs []steal.Hand) iter.Seq[[]steal.Hand] {
+	const most = (peer.MaxFrame - 4) / handBytes
+	return func(yield func([]steal.Hand) bool) {
+		for len(hs) > most {
+			if !yield(hs[:most]) {
+				return
+			}
+			hs = hs[most:]
+		}
+		yield(hs)
+	}
+}
+
 // appendWorks: runs of works that change hands, for works and, behind the claimant, for took.
 func appendWorks(b []byte, hs []steal.Hand) []byte {
 	for _, h := range hs {
@@ -241,7 +258,7 @@ func appendWorks(b []byte, hs []steal.Hand) []byte {
 }
 
 func parseWorks(b []byte) (hs []steal.Hand, err error) {
-	if len(b)%12 != 0 {
+	if len(b)%handBytes != 0 {
 		return nil, errShort
 	}
 	for len(b) > 0 {
@@ -257,6 +274,14 @@ func parseWorks(b []byte) (hs []steal.Hand, err error) {
 
 func appendTook(b []byte, c steal.Claim) []byte {
 	return appendWorks(appendNumbers(b, c.Node), c.Hands)
+}
+
+// tookFrames are the payloads that say whose some works are, of legal length.
+func tookFrames(c steal.Claim) (payloads [][]byte) {
+	for hs := range inFrames(c.Hands) {
+		payloads = append(payloads, appendTook(nil, steal.Claim{Node: c.Node, Hands: hs}))
+	}
+	return payloads
 }
 
 func parseTook(b []byte) (c steal.Claim, err error) {
