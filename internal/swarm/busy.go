@@ -20,6 +20,10 @@ type patient interface {
 // in between, whatever the others say.
 const mostQuiet = 30 * time.Second
 
+// mostExcused is for how long pauses are an excuse for what does not move. Who says again and again that the store is to be left alone
+// would else keep all from reading in the place of one that hangs. No store is waited for longer (objstore/retry).
+const mostExcused = 2 * time.Minute
+
 // spread is the part of a pause in which the others come back, one after the other.
 const spread = 4
 

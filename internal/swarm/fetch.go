@@ -368,9 +368,9 @@ func (n *node) overtake() {
 	n.tellClaims(tell)
 }
 
-// since is how long ago something moved, but for a time in which the store asked to be left alone, until quiet.
+// since is how long ago something moved, but for a time in which the store asked to be left alone, until quiet, unless it is very long ago.
 func (n *node) since(moved, quiet time.Time) time.Duration {
-	if quiet.After(moved) {
+	if quiet.After(moved) && (quiet.After(n.now) || n.now.Sub(moved) < mostExcused) {
 		moved = quiet
 	}
 	return n.now.Sub(moved)
@@ -452,6 +452,7 @@ func (n *node) pieceTime() time.Duration {
 // fetched notes that a piece was read from the store, or from our own file if we held it before.
 func (n *node) fetched(ev evFetched) {
 	n.broken = 0
+	n.judge(ev.piece, ev.sum)
 	for _, f := range n.fetches {
 		if f.span.Lo <= ev.piece && ev.piece < f.span.Hi {
 			f.moved = n.now

@@ -16,12 +16,18 @@ import (
 // has read: most come up, or back, sooner, and then say it themselves.
 const unheardAfter = time.Second
 
-// unheard tells all that we do not hear a member, once.
-func (n *node) unheard(rank int) {
-	nb := &n.neighbours[rank]
-	if !nb.unheard && !nb.done { // who is done has said all before
-		nb.unheard = true
-		n.tellAll(kindUnheard, appendNumbers(nil, rank))
+// unheard tells all that we do not hear these members, in order, once: in a large swarm many are not there yet at the
+// beginning, and a message for each would be as many as nobody reads.
+func (n *node) unheard(ranks ...int) {
+	var news []int
+	for _, rank := range ranks {
+		if nb := &n.neighbours[rank]; !nb.unheard && !nb.done { // who is done has said all before
+			nb.unheard = true
+			news = append(news, rank)
+		}
+	}
+	if len(news) > 0 {
+		n.tellAll(kindUnheard, appendNumbers(nil, news...))
 	}
 }
 
@@ -38,10 +44,10 @@ func (n *node) sayUnheard(l *link) {
 	}
 }
 
-// repeat tells a peer that does not hear these readers what they read, as far as we know, and from now on.
+// repeat tells a peer that does not hear these readers what they read, as far as we know, and from now on. O(readers + pieces).
 func (n *node) repeat(l *link, readers []int) {
 	nb := &n.neighbours[l.rank]
-	var known []digest
+	more := map[int]bool{}
 	for _, reader := range readers {
 		if reader == n.Self || reader == l.rank || nb.misses[reader] {
 			continue
@@ -49,11 +55,15 @@ func (n *node) repeat(l *link, readers []int) {
 		if nb.misses == nil {
 			nb.misses = map[int]bool{}
 		}
-		nb.misses[reader] = true
-		for p := range n.Layout.Count() {
-			if e, ok := n.man.Entry(p); ok && e.Reader == reader {
-				known = append(known, digest{p, e})
-			}
+		nb.misses[reader], more[reader] = true, true
+	}
+	if len(more) == 0 {
+		return
+	}
+	var known []digest
+	for p := range n.Layout.Count() {
+		if e, ok := n.man.Entry(p); ok && more[e.Reader] {
+			known = append(known, digest{p, e})
 		}
 	}
 	n.sendDigests(known, l)

@@ -196,6 +196,198 @@ func TestHearsayDoesNotStick(t *testing.T) {
 	})
 }
 
+// What one says of a member that nobody hears sets the others against nobody, and keeps them from nothing: who gets other bytes than
+// those of hearsay looks in the store, once.
+func TestHearsayOfTheAbsent(t *testing.T) {
+	for _, term := range []uint32{0, exchange.MaxTerm} {
+		swarmOf(t, 4, 4*unit.MiB, steal.Stream, func(b *bench) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			wait := b.slanders(ctx, 2, term, func(int) bool { return true })
+			b.net.kill("n2")
+			b.configs = b.configs[:2]
+			b.within(time.Hour)
+			b.run()
+			cancel()
+			wait()
+			b.complete(BySource, 0, 1)
+			b.peaceful(2)
+		})
+	}
+}
+
+// One that tells one node otherwise than all others what it says to have read sets that one against nobody who sends what the store has.
+func TestLiarSetsNobodyAgainstOthers(t *testing.T) {
+	for _, term := range []uint32{0, exchange.MaxTerm} {
+		swarmOf(t, 4, 4*unit.MiB, steal.Stream, func(b *bench) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			own := piece.Share(b.configs[0].Layout.Count(), 0, 4) // what n0 reads it finds out about anyway
+			wait := b.slanders(ctx, 3, term, func(p int) bool { return p < own.Lo || p >= own.Hi })
+			b.within(time.Hour)
+			b.run()
+			cancel()
+			wait()
+			b.complete(BySource, 0, 1, 2)
+			b.peaceful(3)
+		})
+	}
+}
+
+// slanders has the stranger tell n0 wrong digests of some pieces, as read by a node, and leave.
+func (b *bench) slanders(ctx context.Context, reader int, term uint32, of func(piece int) bool) (wait func()) {
+	for i := range b.configs {
+		b.configs[i].Store = slow{b.store, 1 << 20}
+	}
+	return b.stranger(ctx, func(c *peer.Conn) {
+		for p := range b.configs[0].Layout.Count() {
+			if c.Name() == "n0" && of(p) {
+				sendDigests(c, digest{p, exchange.Entry{Sum: 666, Reader: reader, Term: term}})
+			}
+		}
+		c.WriteFrame(kindLeave, []byte("all is said"))
+	}, nil)
+}
+
+// peaceful demands that of the first so many nodes none was given up by another, and none received or read much more than it had to.
+func (b *bench) peaceful(nodes int) {
+	b.t.Helper()
+	for i := range nodes {
+		for k := range nodes {
+			if f := b.faultsOf(i); strings.Contains(f, nodeName(k)+": sent wrong bytes") || strings.Contains(f, nodeName(k)+": was sent the object") || strings.Contains(f, nodeName(k)+" says: ") {
+				b.t.Errorf("%s says: %s", nodeName(i), f)
+			}
+		}
+		if got := b.results[i].PeerBytes; got > 2*b.object.Size {
+			b.t.Errorf("%s received %v of an object of %v", nodeName(i), got, b.object.Size)
+		}
+	}
+	if got := b.storeBytes(); got > 3*b.object.Size {
+		b.t.Errorf("%v left the store for an object of %v", got, b.object.Size)
+	}
+}
+
+// Where two readers differ about a piece, who sent it is judged by what the store has.
+func TestWrongBytesOfAContestedPiece(t *testing.T) {
+	for _, lies := range []bool{false, true} {
+		swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log = slog.New(slog.DiscardHandler)
+			n := newNode(c)
+			off, size := blockSpan(n.Layout, 0, 0)
+			sum := n.algorithm(0).Update(0, b.data[off:off+int64(size)])
+			n.enter(2, digest{0, exchange.Entry{Sum: 666, Reader: 2}})
+			n.enter(3, digest{0, exchange.Entry{Sum: sum, Reader: 3}})
+			n.ex.Up(1)
+			n.asm.expect(1, 0)
+			if !n.asm.claim(1, 0, 0) {
+				t.Fatal("an expected block cannot be claimed")
+			}
+			sent := sum
+			if lies {
+				sent++
+			}
+			n.block(evBlock{link: &link{rank: 1}, n: size, wanted: true, outcome: n.asm.arrived(1, 0, 0, sent)})
+			if n.neighbours[1].dead || !slices.Equal(n.wrong, []int{0}) {
+				t.Fatalf("lies %v: given up at once: %v, to be read again are %v", lies, n.neighbours[1].dead, n.wrong)
+			}
+			o, ok := n.audit()
+			if !ok || o.audit != replacing || !o.take[0] {
+				t.Fatalf("reads %v, %v", o, ok)
+			}
+			n.fetched(evFetched{piece: 0, sum: sum, audit: o.audit})
+			if n.neighbours[1].dead != lies || !n.ex.Have().Has(0) {
+				t.Errorf("lies %v: given up: %v; the piece is here: %v", lies, n.neighbours[1].dead, n.ex.Have().Has(0))
+			}
+		})
+	}
+}
+
+// An audit by one that we do not hear, told by a third, costs nobody what he has: we look ourselves.
+func TestAuditByHearsay(t *testing.T) {
+	for _, noAccess := range []bool{false, true} {
+		swarmOf(t, 4, unit.MiB, steal.Steal, func(b *bench) {
+			c := b.configs[0]
+			c.Log = slog.New(slog.DiscardHandler)
+			c.Members[0].NoAccess = noAccess
+			n := newNode(c)
+			n.enter(1, digest{0, exchange.Entry{Sum: 1, Reader: 1}})
+			n.ex.Up(1)
+			n.announced(1, piece.Range{Hi: 1})
+			if err := n.learn(3, digest{0, exchange.Entry{Sum: 2, Reader: 2, Term: exchange.MaxTerm}}); err != nil {
+				t.Fatal(err)
+			}
+			due := len(n.man.Due()) > 0
+			if blamed := len(n.man.Blamed()) > 0; blamed != noAccess || due == noAccess || n.ex.Held(0) == noAccess {
+				t.Errorf("without access %v: the reader is blamed: %v, the piece is to be read again: %v, somebody has it: %v", noAccess, blamed, due, n.ex.Held(0))
+			}
+		})
+	}
+}
+
+// Members that are not there yet are told of at once, however many: a message for each would be more than anybody may leave unread.
+func TestManyAreUnheard(t *testing.T) {
+	swarmOf(t, 2, unit.MiB, steal.Stream, func(b *bench) {
+		const nodes = 10_000
+		c := b.configs[0]
+		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+		for i := 2; i < nodes; i++ {
+			c.Members = append(c.Members, Member{Name: nodeName(i), Addr: nodeName(i)})
+		}
+		n := newNode(c)
+		l := &link{rank: 1, out: newOutbox(n.unread())}
+		n.neighbours[1].link = l
+		n.ex.Up(1)
+		n.now = n.now.Add(2 * unheardAfter)
+		n.tick(b.t.Context())
+		said := 0
+		for _, m := range l.out.messages {
+			if m.Kind != kindUnheard {
+				continue
+			}
+			ranks, err := parseUnheard(m.Payload, nodes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said += len(ranks)
+		}
+		if said != nodes-2 || len(n.deaf) > 0 || len(l.out.messages) > 10 {
+			t.Errorf("%d members are said not to be heard in %d messages, want %d in a few; deaf are %v", said, len(l.out.messages), nodes-2, n.deaf)
+		}
+	})
+}
+
+// What one says of another's claims is no sign that this one gets on; nor is what it says itself, again and again.
+func TestClaimsAreNoProgress(t *testing.T) {
+	for _, kind := range []byte{kindTook, kindTookImports} {
+		swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			for i := range c.Members {
+				c.Members[i].Site = []string{"here", "here", "here", "there"}[i]
+			}
+			n := newNode(c)
+			l := &link{rank: 1, out: newOutbox(n.unread())}
+			n.neighbours[1].link = l
+			n.ex.Up(1)
+			claim := func(rank int) (gained bool) {
+				t.Helper()
+				n.now = n.now.Add(time.Second)
+				if err := n.message(evMessage{link: l, kind: kind, payload: appendTook(nil, steal.Claim{Node: rank})}); err != nil {
+					t.Fatal(err)
+				}
+				return n.neighbours[rank].gained.Equal(n.now)
+			}
+			if claim(2) {
+				t.Errorf("kind %d: n2 gets on, says n1", kind)
+			}
+			if !claim(1) {
+				t.Errorf("kind %d: n1 takes something, and does not get on", kind)
+			}
+			if claim(1) {
+				t.Errorf("kind %d: n1 says so again, and gets on", kind)
+			}
+		})
+	}
+}
+
 // Digests are said by their readers alone, until somebody does not hear one of them.
 func TestDigestsAreRepeatedToThoseWhoAsk(t *testing.T) {
 	swarmOf(t, 3, 16*unit.MiB, steal.Steal, func(b *bench) {

@@ -135,6 +135,37 @@ func TestSlowestStoreIsReadInTurn(t *testing.T) {
 	})
 }
 
+// Nor is that an excuse for ever for one that says that all works are its own, and reads none of them.
+func TestPausesExcuseNobodyForEver(t *testing.T) {
+	const liar = 3
+	swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
+		ctx, cancel := context.WithCancel(b.t.Context())
+		for i := range b.configs {
+			b.configs[i].Layout.Piece = 64 * unit.KiB
+			b.configs[i].Store = retry.New(client{b.store, []*pace.Limiter{pace.New(unit.Bandwidth(unit.MiB))}, 4 << 10}, retry.Policy{})
+		}
+		works := b.configs[0].Layout.Count()
+		wait := b.stranger(ctx, func(c *peer.Conn) {
+			c.WriteFrame(kindTook, appendTook(nil, steal.Claim{Node: liar, Hands: []steal.Hand{{Lo: 0, Hi: works, Term: 1 << 24}}}))
+			for c.WriteFrame(kindBusy, appendBusy(nil, time.Second)) == nil {
+				select {
+				case <-time.After(20 * time.Millisecond):
+				case <-ctx.Done():
+					return
+				}
+			}
+		}, nil)
+		b.within(time.Hour)
+		b.run()
+		cancel()
+		wait()
+		b.complete(BySource, 0, 1, 2)
+		if took := slices.Max(b.took); took > 20*time.Minute {
+			t.Errorf("it takes %v", took)
+		}
+	})
+}
+
 // One that says again and again that the store wants to be left alone keeps nobody from reading it.
 func TestEndlessPause(t *testing.T) {
 	swarmOf(t, 4, 16*unit.MiB, steal.Stream, func(b *bench) {

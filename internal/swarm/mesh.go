@@ -360,7 +360,7 @@ func (n *node) message(ev evMessage) error {
 		if err != nil {
 			return err
 		}
-		if by := &n.neighbours[c.Node]; !by.took { // once for each time that it announces something
+		if by := &n.neighbours[c.Node]; c.Node == rank && !by.took { // once for each time that it announces something; what others say is no sign of it
 			by.took, by.gained = true, n.now
 		}
 		n.tellClaims(tell)
@@ -399,18 +399,24 @@ func (n *node) message(ev evMessage) error {
 func (n *node) announced(rank int, r piece.Range) {
 	if n.ex.Announced(rank, r) { // who only repeats itself makes no progress
 		nb := &n.neighbours[rank]
-		nb.moved, nb.gained, nb.took, n.moved, n.rescuing = n.now, n.now, false, n.now, false
+		nb.moved, nb.gained, n.moved = n.now, n.now, n.now
+		nb.took, nb.imports, n.rescuing = false, false, false
 	}
 }
 
 // learn enters a line of a peer's into the manifest. What a member has read it
-// says itself; others are believed only of members that we do not hear. When our file
-// has been proved nothing that is said changes it any more.
+// says itself; others are believed only of members that we do not hear. If they say that one of these has read what we have
+// heard of its reader otherwise, we look ourselves, if we may: nobody is blamed, and loses what he has, on the word of a third.
+// When our file has been proved nothing that is said changes it any more.
 func (n *node) learn(from int, d digest) error {
 	if d.Term > exchange.MaxTerm {
 		return fmt.Errorf("piece %d was never audited %d times", d.Piece, d.Term)
 	}
 	if from != d.Reader && (d.Reader == n.Self || n.neighbours[d.Reader].link != nil) || n.commits || n.done {
+		return nil
+	}
+	if e, _ := n.man.Entry(d.Piece); from != d.Reader && d.Term > e.Term && d.Sum != e.Sum && n.man.Firsthand(d.Piece) && !n.Members[n.Self].NoAccess {
+		n.man.Audit(piece.Range{Lo: d.Piece, Hi: d.Piece + 1})
 		return nil
 	}
 	n.enter(from, d)
@@ -501,12 +507,37 @@ func (n *node) block(ev evBlock) {
 		n.got(ev.piece, ev.outcome.sum, n.Members[most(ev.outcome.from)].Name)
 	case shaken: // of an old digest: no one's fault
 		n.sendCancels(n.ex.Spoiled(ev.piece))
-	case len(givers) == 1 && n.man.Firsthand(ev.piece):
+	case len(givers) == 1 && n.man.Sure(ev.piece):
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
-	default: // nobody knows who of several, or whether the digest by hearsay is right: next time it comes from one
+	case len(givers) == 1 && !n.Members[n.Self].NoAccess: // it lies, or who said that this is the digest: the store knows
+		n.suspect(ev.piece, suspect{givers[0], ev.outcome.sum})
+	default: // nobody knows who of several: next time it comes from one
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.fault(n.nameAll(givers), fmt.Sprintf("one of them sent wrong bytes for piece %d", ev.piece))
+	}
+}
+
+// suspect is who has sent a piece that does not have the digest that it should, and which one it has.
+type suspect struct {
+	rank int
+	sum  uint64
+}
+
+// suspect takes a piece out of the exchange, and has it read from the store.
+func (n *node) suspect(p int, s suspect) {
+	n.sendCancels(n.ex.Abandon(p))
+	if n.ex.Reserve(p) { // else it is being read
+		n.wrong, n.suspects[p] = append(n.wrong, p), s
+	}
+}
+
+// judge expels who has sent other bytes of a piece than we have read now. If they are the same it was the digest that was wrong.
+func (n *node) judge(p int, sum uint64) {
+	s, ok := n.suspects[p]
+	delete(n.suspects, p)
+	if ok && s.sum != sum {
+		n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
 	}
 }
 

@@ -54,13 +54,14 @@ type node struct {
 	links      map[*link]bool // that have not told us of their end
 	rank       map[string]int
 
-	sums     []uint64     // by piece: the digest of our copy, if we have it
-	missing  []int        // by object: how many of its pieces are
-	keeps    *piece.Set   // pieces that are in their place here already; nil: none
-	whole    int          // objects of which none is
-	shaken   map[int]bool // pieces whose digest changed while they were put together
-	asked    time.Time    // when giveWork was last sent
-	deaf     []int        // peers that leave too much unread
+	sums     []uint64        // by piece: the digest of our copy, if we have it
+	missing  []int           // by object: how many of its pieces are
+	keeps    *piece.Set      // pieces that are in their place here already; nil: none
+	whole    int             // objects of which none is
+	shaken   map[int]bool    // pieces whose digest changed while they were put together
+	suspects map[int]suspect // by piece that is being read again for that
+	asked    time.Time       // when giveWork was last sent
+	deaf     []int           // peers that leave too much unread
 	fetches  []*fetch
 	appetite *steal.Appetite
 	turns    *steal.Turns
@@ -121,6 +122,7 @@ type neighbour struct {
 	moved     time.Time    // when it last announced or was sent anything
 	gained    time.Time    // when it last announced a piece or took works
 	took      bool         // it has taken works since it last announced a piece
+	imports   bool         // likewise, pieces to import
 	overtaken bool         // we have read in its place
 	unheard   bool         // others know that we have not heard it for a while
 	misses    map[int]bool // readers that it does not hear
@@ -158,7 +160,7 @@ func newNode(c Config) *node {
 		Config: c, policy: c.policy(),
 		events: make(chan any, 64), ended: make(chan struct{}),
 		now: now, moved: now, idle: now, twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
-		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{},
+		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{},
 		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
 	for i := range c.Objects {
@@ -445,14 +447,15 @@ func (n *node) tick(ctx context.Context) {
 		n.expel(rank, fmt.Errorf("does not read what it is told (%d messages)", maxMessages))
 	}
 	n.deaf = nil
+	var silent []int
 	for rank := range n.neighbours {
 		nb := &n.neighbours[rank]
 		if nb.link != nil {
 			n.gave(nb.link)
 			n.tire(rank)
 		}
-		if rank != n.Self && nb.link == nil && n.now.Sub(nb.lost) > unheardAfter {
-			n.unheard(rank)
+		if rank != n.Self && nb.link == nil && !nb.unheard && n.now.Sub(nb.lost) > unheardAfter {
+			silent = append(silent, rank)
 		}
 		switch {
 		case rank == n.Self || nb.dead:
@@ -462,6 +465,7 @@ func (n *node) tick(ctx context.Context) {
 			n.expel(rank, fmt.Errorf("has made no progress for %v", leaveAfter))
 		}
 	}
+	n.unheard(silent...)
 	fromStore := unit.Bytes(n.fromStore.Load())
 	n.turns.Note(fromStore, n.atStore() > 0 && !n.now.Before(n.quiet), n.covered(), n.now)
 	n.takeTurns()

@@ -119,7 +119,9 @@ func (n *node) importMessage(ev evMessage) error {
 		if err != nil {
 			return err
 		}
-		n.neighbours[c.Node].gained = n.now
+		if by := &n.neighbours[c.Node]; c.Node == rank && !by.imports {
+			by.imports, by.gained = true, n.now
+		}
 		n.tellImports(tell)
 	}
 	return nil
