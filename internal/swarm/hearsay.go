@@ -2,7 +2,10 @@ package swarm
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/freshet/freshet/steal"
 )
 
 // This file has each node hear of every digest without all repeating all of them to all. What a node has read from the
@@ -11,6 +14,9 @@ import (
 //
 //	a node that does not hear some member ── unheard ──> all
 //	                                      <── digests ── of what that member read, now and as they get those pieces
+//	                                      <── took ───── what it claimed
+//
+// What works a member claims it says itself, too, and one that hears it believes nobody else about that.
 
 // unheardAfter is how long a connection may be missing before others are asked to say what its other end
 // has read: most come up, or back, sooner, and then say it themselves.
@@ -44,10 +50,28 @@ func (n *node) sayUnheard(l *link) {
 	}
 }
 
-// repeat tells a peer that does not hear these readers what they read, as far as we know, and from now on. O(readers + pieces).
+// hears says whether what a peer says of a member is hearsay, of one that we hear ourselves.
+func (n *node) hears(of, from int) bool {
+	return of != from && of != n.Self && of < len(n.neighbours) && n.neighbours[of].link != nil
+}
+
+// repeat tells a peer that does not hear these readers, in order, what they claim, and what they read, as far as we know, and from now on.
+// O(readers + works + pieces).
 func (n *node) repeat(l *link, readers []int) {
 	nb := &n.neighbours[l.rank]
 	more := map[int]bool{}
+	for _, c := range n.works.Claims() {
+		if _, asked := slices.BinarySearch(readers, c.Node); asked {
+			n.sendClaim(l, kindTook, c)
+		}
+	}
+	if n.mate(l.rank) {
+		for _, c := range n.imports.Claims() {
+			if _, asked := slices.BinarySearch(readers, c.Node); asked {
+				n.sendClaim(l, kindTookImports, c)
+			}
+		}
+	}
 	for _, reader := range readers {
 		if reader == n.Self || reader == l.rank || nb.misses[reader] {
 			continue
@@ -67,6 +91,13 @@ func (n *node) repeat(l *link, readers []int) {
 		}
 	}
 	n.sendDigests(known, l)
+}
+
+// sendClaim says whose some works are.
+func (n *node) sendClaim(l *link, kind byte, c steal.Claim) {
+	for _, b := range tookFrames(c) {
+		n.sendOn(l, kind, b)
+	}
 }
 
 // lacks are the digests that a peer does not hear from their readers.

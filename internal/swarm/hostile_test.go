@@ -388,6 +388,66 @@ func TestClaimsAreNoProgress(t *testing.T) {
 	}
 }
 
+// What a member claims nobody else says for it, as long as it is heard; who does not hear it any more is told by all who did.
+func TestNobodyClaimsForAnother(t *testing.T) {
+	for _, kind := range []byte{kindTook, kindTookImports} {
+		swarmOf(t, 4, 4*unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log = slog.New(slog.DiscardHandler)
+			for i := range c.Members {
+				c.Members[i].Site = []string{"here", "here", "here", "there"}[i]
+			}
+			n := newNode(c)
+			for rank := 1; rank < 3; rank++ {
+				n.neighbours[rank].link = &link{rank: rank, out: newOutbox(n.unread())}
+				n.ex.Up(rank)
+			}
+			l := n.neighbours[1].link
+			says := func(kind byte, payload []byte) {
+				t.Helper()
+				if err := n.message(evMessage{link: l, kind: kind, payload: payload}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			owner := func() int {
+				if kind == kindTook {
+					return n.works.Owner(0)
+				}
+				return n.imports.Importer(0)
+			}
+			claim := func(node int, term uint32) {
+				t.Helper()
+				says(kind, appendTook(nil, steal.Claim{Node: node, Hands: []steal.Hand{{Lo: 0, Hi: 1, Term: term}}}))
+			}
+			claim(2, 5)
+			if got := owner(); got != 0 {
+				t.Fatalf("kind %d: node %d has claimed it, says another", kind, got)
+			}
+			claim(1, 1)
+			if got := owner(); got != 1 {
+				t.Fatalf("kind %d: it is up to node %d, and node 1 has claimed it", kind, got)
+			}
+			n.neighbours[2].link = nil
+			claim(2, 2)
+			if got := owner(); got != 2 {
+				t.Fatalf("kind %d: it is up to node %d, and node 2, which is not heard, has claimed it", kind, got)
+			}
+			l.out.messages = nil
+			says(kindUnheard, appendNumbers(nil, 2))
+			found := false
+			for _, m := range l.out.messages {
+				if m.Kind == kind {
+					c, err := parseTook(m.Payload)
+					found = err == nil && c.Node == 2 && slices.Equal(c.Hands, []steal.Hand{{Lo: 0, Hi: 1, Term: 2}})
+				}
+			}
+			if !found {
+				t.Errorf("kind %d: who does not hear node 2 is not told what that one has claimed", kind)
+			}
+		})
+	}
+}
+
 // Digests are said by their readers alone, until somebody does not hear one of them.
 func TestDigestsAreRepeatedToThoseWhoAsk(t *testing.T) {
 	swarmOf(t, 3, 16*unit.MiB, steal.Steal, func(b *bench) {

@@ -77,7 +77,7 @@ func (n *node) up(ctx context.Context, ev evUp) {
 		n.lost(nb, ev.rank)
 	}
 	l := &link{rank: ev.rank, conn: ev.conn, out: newOutbox(n.unread())}
-	nb.link, nb.why, nb.moved = l, nil, n.now
+	nb.link, nb.why, nb.moved, nb.unheard = l, nil, n.now, false
 	n.links[l] = true
 	nb.plain = nb.plain || ev.conn.Plain()
 	n.wg.Go(func() { l.run(ctx, n) })
@@ -93,15 +93,11 @@ func (n *node) up(ctx context.Context, ev evUp) {
 	n.sendDigests(known, l)
 	l.out.send(kindBitfield, appendBitfield(nil, n.ex.Have()))
 	for _, c := range n.works.Claims() {
-		for _, b := range tookFrames(c) {
-			l.out.send(kindTook, b)
-		}
+		n.sendClaim(l, kindTook, c)
 	}
 	if n.mate(ev.rank) {
 		for _, c := range n.imports.Claims() {
-			for _, b := range tookFrames(c) {
-				l.out.send(kindTookImports, b)
-			}
+			n.sendClaim(l, kindTookImports, c)
 		}
 	}
 	if n.done {
@@ -355,6 +351,9 @@ func (n *node) message(ev evMessage) error {
 		c, err := parseTook(b)
 		if err != nil {
 			return err
+		}
+		if n.hears(c.Node, rank) {
+			return nil
 		}
 		tell, err := n.works.Took(c)
 		if err != nil {

@@ -124,7 +124,7 @@ type neighbour struct {
 	took      bool         // it has taken works since it last announced a piece
 	imports   bool         // likewise, pieces to import
 	overtaken bool         // we have read in its place
-	unheard   bool         // others know that we have not heard it for a while
+	unheard   bool         // while not up: others know that we have not heard it for a while
 	misses    map[int]bool // readers that it does not hear
 	sent      unit.Bytes   // to it
 }

@@ -115,6 +115,9 @@ func (n *node) importMessage(ev evMessage) error {
 		if err != nil {
 			return err
 		}
+		if n.hears(c.Node, rank) {
+			return nil
+		}
 		tell, err := n.imports.Took(c)
 		if err != nil {
 			return err
