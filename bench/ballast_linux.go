@@ -20,7 +20,6 @@ type Ballast struct {
 	file *os.File // without a name
 	most int64    // of Memory, in use
 
-	mu   sync.Mutex // guards left
 	left int64
 
 	stop context.CancelFunc
@@ -30,7 +29,7 @@ type Ballast struct {
 
 const (
 	ballastAhead = 64 * unit.MiB // so much is free beyond what is written
-	ballastEvery = 20 * time.Millisecond
+	ballastEvery = 5 * time.Millisecond
 )
 
 // NewBallast takes so much memory, by writing to it, and sets free as much as is written in Memory from now on, somewhat ahead of it.
@@ -70,18 +69,8 @@ func NewBallast(size unit.Bytes) (b *Ballast, err error) {
 	return b, nil
 }
 
-// Release sets all of it free: for a system that takes room for its files before it writes to them.
-func (b *Ballast) Release() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.left = 0
-	return b.file.Truncate(0)
-}
-
 // ease makes the file smaller by what is in use too much.
 func (b *Ballast) ease() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	used, err := inMemory()
 	if err != nil || used <= b.most || b.left == 0 {
 		return err

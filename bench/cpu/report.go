@@ -153,7 +153,7 @@ Medians over the runs (least–most). † In all runs of this point the processo
   and the web server were up before; clients of BitTorrent and curl are started with the transfer, and that is in it. Store, control plane, tracker and the making of the torrent are not. A packet that one
   host sends is taken through the other one's network at once and in the sender's name: what a node is spared when it receives, its giver pays.
 - **Files** lie in memory. Another file holds as much of it before each run as both nodes' files take, and shrinks as they grow: pages that a virtual machine has given back to its host
-  cost several times as much to write to. Freshet's files have all their pages before their first byte comes, so there it shrinks at once.
+  cost several times as much to write to.
 - **Links** are pairs of virtual Ethernet interfaces and a bridge. Those with a rate have a token bucket of it in each direction, with a buffer of 512 KiB.
 - **Afterwards** both nodes' files were read and compared with the object by their SHA-256.
 `))

@@ -322,7 +322,7 @@ The store's address and keys are in the environment. Of commands that every node
 
 {{.Made}}
 - **The clock** runs from the moment before the first command is started to when the last node is through: its files are complete and
-  synced. Files lie in memory, in pages that a file held which shrinks as they grow (at once for Freshet, whose files have all their pages from the start): what a virtual
+  synced. Files lie in memory, in pages that a file held which shrinks as they grow: what a virtual
   machine has given back to its host costs several times as much to write to. What is a daemon anyway was up before: Freshet's agents, BitTorrent's tracker; clients of BitTorrent,
   ranks of MPI and all other programs are started when the clock is.
 - **The making of the torrent** is timed apart, on the store's own host, where the object is at hand, and added in a column of its own. Who

@@ -266,17 +266,13 @@ func (t *Trial) Serve(host string, port int, h http.Handler) (url string, err er
 }
 
 // Ballast has memory that this machine owns come free while all nodes' files grow, until the trial's end; see bench.Ballast.
-// All of it is free at once where there are agents: Freshet's files have their blocks before their bytes come.
 func (t *Trial) Ballast() error {
 	b, err := bench.NewBallast(t.config.Each * unit.Bytes(len(t.config.Objects)*len(t.config.Nodes)))
 	if err != nil {
 		return err
 	}
 	t.closers = append(t.closers, b.Close)
-	if t.config.Agents == nil {
-		return nil
-	}
-	return b.Release()
+	return nil
 }
 
 // CPU is the processor time that each group has used, by its name.
