@@ -73,6 +73,19 @@ func (g *Graph) Out(place int) []Channel {
 	return g.out[g.start[place]:g.start[place+1]:g.start[place+1]]
 }
 
+// between is the channel from one place to another that a link joins it to. O(links of the one that has fewer).
+func (g *Graph) between(from, to int) Channel {
+	if len(g.Out(from)) > len(g.Out(to)) {
+		return g.between(to, from) ^ 1
+	}
+	for _, c := range g.Out(from) {
+		if g.To(c) == to {
+			return c
+		}
+	}
+	panic("topo: no link joins them")
+}
+
 // Rate is what c carries.
 func (g *Graph) Rate(c Channel) unit.Bandwidth { return g.net.Rate(c) }
 

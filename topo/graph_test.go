@@ -484,3 +484,17 @@ func BenchmarkTable(b *testing.B) {
 		})
 	}
 }
+
+// Between two switches of many links a channel is looked for where there are fewer.
+func TestBetween(t *testing.T) {
+	n, err := Shape{Kind: "fattree", Hosts: 16}.Network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := NewGraph(n)
+	for c := range Channel(g.Channels()) {
+		if got := g.between(g.From(c), g.To(c)); got != c {
+			t.Fatalf("from %s to %s: channel %d, want %d", g.Name(g.From(c)), g.Name(g.To(c)), got, c)
+		}
+	}
+}

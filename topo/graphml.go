@@ -244,6 +244,9 @@ func (g *graphML) network(z Zoo) (*Network, error) {
 	if len(g.nodes) == 0 {
 		return nil, errors.New("the graph has no nodes")
 	}
+	if len(g.nodes) > maxHosts {
+		return nil, fmt.Errorf("%d nodes; at most %d are read", len(g.nodes), maxHosts)
+	}
 	if z.Hosts < 0 || z.Hosts > maxHosts {
 		return nil, fmt.Errorf("%d hosts: want 0 to %d", z.Hosts, maxHosts)
 	}

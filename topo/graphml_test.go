@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -99,6 +100,15 @@ func TestBadGraphMLIsRefused(t *testing.T) {
 		}
 	}
 	if _, err := ParseGraphML([]byte(zooExample), Zoo{Hosts: -1}); err == nil || !strings.Contains(err.Error(), "-1 hosts") {
+		t.Error(err)
+	}
+	var b strings.Builder
+	b.WriteString("<graphml><graph>")
+	for i := range maxHosts + 1 {
+		fmt.Fprintf(&b, `<node id="%d"/>`, i)
+	}
+	b.WriteString("</graph></graphml>")
+	if _, err := ParseGraphML([]byte(b.String()), Zoo{}); err == nil || !strings.Contains(err.Error(), "200001 nodes; at most 200000 are read") {
 		t.Error(err)
 	}
 }

@@ -35,9 +35,8 @@ func (g *Graph) Router() *Router {
 			if i < len(route.Via) {
 				next = route.Via[i]
 			}
-			k := slices.IndexFunc(g.Out(at), func(c Channel) bool { return g.names[g.To(c)] == next })
-			path = append(path, g.Out(at)[k])
-			at = g.To(g.Out(at)[k])
+			path = append(path, g.between(at, int(g.number[next])))
+			at = g.To(path[i])
 		}
 		r.listed[[2]int32{from, int32(at)}] = path
 	}

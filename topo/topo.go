@@ -109,6 +109,12 @@ func (p *problem) Error() string {
 	return where + ": " + p.text
 }
 
+// What a link may have at most, so that sums over all links can be counted.
+const (
+	mostRate  = 1e6 * unit.Tbit
+	mostDelay = time.Hour
+)
+
 // Validate says, in one line, why n cannot be a network.
 func (n *Network) Validate() error {
 	if p := n.check(); p != nil {
@@ -154,12 +160,18 @@ func (n *Network) check() *problem {
 			return bad("", "there is a link between %s and %s already", l.A, l.B)
 		case !(l.Rate >= 0):
 			return bad("rate", "is negative")
+		case l.Rate > mostRate:
+			return bad("rate", "is more than 1000000 Tbit")
 		case !(l.Back >= 0):
 			return bad("rate_back", "is negative")
+		case l.Back > mostRate:
+			return bad("rate_back", "is more than 1000000 Tbit")
 		case l.Half && l.Rate != l.Back:
 			return bad("rate_back", "a half-duplex link has one rate for both directions")
 		case l.Delay < 0:
 			return bad("delay", "is negative")
+		case l.Delay > mostDelay:
+			return bad("delay", "is more than an hour")
 		case l.Buffer < 0:
 			return bad("buffer", "is negative")
 		case !(l.Cost >= 0):
@@ -167,11 +179,18 @@ func (n *Network) check() *problem {
 		}
 		joined[pair(a, b)] = true
 	}
+	known := make(map[[2]int32]bool, len(n.Routes))
 	for i, r := range n.Routes {
-		if p := n.checkRoute(r, number, joined); p != nil {
+		p := n.checkRoute(r, number, joined)
+		ends := [2]int32{number[r.From], number[r.To]}
+		if p == nil && known[ends] {
+			p = &problem{text: fmt.Sprintf("there is a route from %s to %s already", r.From, r.To)}
+		}
+		if p != nil {
 			p.list, p.index = "routes", i
 			return p
 		}
+		known[ends] = true
 	}
 	return nil
 }
