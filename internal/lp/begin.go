@@ -11,7 +11,7 @@ import (
 // smaller, whichever is worth more, until it comes into the basis or to nothing (Megiddo 1991). Each takes less than an exchange, and there are
 // no more than columns that are something.
 func (s *Simplex) Begin(p *Program, x []float64) error {
-	*s = Simplex{Seed: s.Seed, Steps: s.Steps, Most: s.Most, prog: p}
+	*s = s.anew(p)
 	s.grow()
 	at := make([]float64, len(p.Cost)) // what is neither in the basis nor nothing, in units of scale
 	var pending []int32
@@ -37,8 +37,21 @@ func (s *Simplex) Begin(p *Program, x []float64) error {
 		}
 	}
 	slices.SortStableFunc(pending, func(a, b int32) int { return cmp.Compare(at[b], at[a]) })
+	pushes := 3*len(pending) + 100 // so many, and then what a basis cannot hold is nothing
 	build := func() {
-		head, _ := s.f.build(len(p.B), s.head, p.cols)
+		head, sound := s.f.build(len(p.B), s.head, p.cols)
+		if !sound && pushes > 0 { // what depends on the rest of the basis waits once more, with what it has
+			stays := make(map[int32]bool, len(head))
+			for _, j := range head {
+				stays[j] = true
+			}
+			for i, j := range s.head {
+				if j >= 0 && !stays[j] {
+					at[j] = max(s.x[i], 0)
+					pending = append(pending, j)
+				}
+			}
+		}
 		s.head = head
 		copy(s.x, s.b)
 		for _, j := range pending {
@@ -54,7 +67,6 @@ func (s *Simplex) Begin(p *Program, x []float64) error {
 			build()
 		}
 		j := pending[0]
-		pending = pending[1:]
 		clear(s.alpha)
 		for _, e := range p.cols[j] {
 			s.alpha[e.At] = e.Value
@@ -81,6 +93,7 @@ func (s *Simplex) Begin(p *Program, x []float64) error {
 			for i, a := range s.alpha {
 				s.x[i] += at[j] * a
 			}
+			pending = pending[1:]
 			continue
 		}
 		if math.IsInf(step, 1) {
@@ -93,6 +106,11 @@ func (s *Simplex) Begin(p *Program, x []float64) error {
 				r = i
 			}
 		}
+		if sign*s.alpha[r] < 1e-7*max(1, largest(s.alpha)) && len(s.f.etas) > 0 {
+			build() // is it that small?
+			continue
+		}
+		pending, pushes = pending[1:], pushes-1
 		step = max(s.x[r], 0) / s.alpha[r] // with its sign
 		clear(s.rho)
 		s.rho[r] = 1

@@ -14,7 +14,9 @@ import (
 // only the rest, the nucleus, with a choice of pivots (nucleus.go). In pipelines on
 // a tree the nucleus is small, with cycles it is hundreds of columns.
 type factors struct {
-	m     int
+	m      int
+	strict bool // pivots are half of what is beside them at least: for programs that lose too much by rounding with smaller ones
+
 	order []int32 // places of real columns, in the order of elimination
 	unit  []bool  // by place: it holds what its row has left over
 
@@ -183,7 +185,7 @@ func (f *factors) build(m int, vars []int32, cols [][]Entry) (head []int32, soun
 				largest = max(largest, math.Abs(e.Value))
 			}
 		}
-		if math.Abs(at) < 0.01*largest || math.Abs(at) < pivotTolerance {
+		if share := f.share(0.01); math.Abs(at) < share*largest || math.Abs(at) < pivotTolerance {
 			continue // the nucleus finds a better pivot
 		}
 		taken[k] = true
@@ -209,6 +211,14 @@ func (f *factors) build(m int, vars []int32, cols [][]Entry) (head []int32, soun
 	sound = f.nucleus(head, done, real, taken, cols)
 	f.byRow()
 	return head, sound
+}
+
+// share is what pivots have at least of the largest number beside them, usually that much.
+func (f *factors) share(usual float64) float64 {
+	if f.strict {
+		return 0.5
+	}
+	return usual
 }
 
 func (f *factors) reset(m int) {

@@ -216,6 +216,30 @@ func TestFloorsThatAreHeld(t *testing.T) {
 	}
 }
 
+// What tells ties apart is little beside each row, however thin, and an answer's rows hold.
+func TestThinRows(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 10))
+		rows := 5 + rng.IntN(40)
+		p := random(rng, rows, 5+rng.IntN(100), true, false)
+		for i := range p.B {
+			if rng.IntN(3) == 0 {
+				p.B[i] *= 1e-6
+			}
+		}
+		sol, _ := solved(t, &Simplex{Seed: seed}, p)
+		for i, b := range p.B {
+			sum := 0.0
+			for _, e := range p.rows[i] {
+				sum += e.Value * sol.X[e.At]
+			}
+			if b > 0 && sum > b*(1+1e-5) {
+				t.Fatalf("seed %d: row %d is %v, more than %v", seed, i, sum, b)
+			}
+		}
+	}
+}
+
 func TestDeterministic(t *testing.T) {
 	var first Solution
 	for i := range 2 {
@@ -297,6 +321,26 @@ func BenchmarkSimplex(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Who has enough soon gets what there is, and may go on later.
+func TestEnough(t *testing.T) {
+	p := random(rand.New(rand.NewPCG(3, 43)), 300, 900, false, true)
+	whole := &Simplex{}
+	_, want := solved(t, whole, p)
+	asked := 0
+	s := &Simplex{Enough: func() bool { asked++; return asked > 1 }}
+	sol, err := s.Solve(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value, _, err := p.Check(sol); err != nil || !sol.Early || value > want*(1+1e-6) || s.Steps > 128 || s.Steps >= whole.Steps {
+		t.Errorf("%v of %v after %d exchanges, %d are all; early: %v; %v", value, want, s.Steps, whole.Steps, sol.Early, err)
+	}
+	s.Enough = nil
+	if _, got := solved(t, s, p); math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

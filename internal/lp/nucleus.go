@@ -15,6 +15,8 @@ type nucleus struct {
 	col  lengths
 	most []float64 // by row: its largest number; 0: not known
 
+	share float64 // of the largest number in its row that a pivot has at least
+
 	work  []float64 // by column: the row that is subtracted
 	fresh []bool    // by column: the row that is subtracted has it, and the other one not, as far as is known
 }
@@ -98,7 +100,7 @@ func (f *factors) nucleus(head []int32, done []bool, real []int32, taken []bool,
 		}
 	}
 	n := &nucleus{rows: make([]active, len(rows)), cols: make([][]int32, len(left)), row: newLengths(len(rows), len(left)), col: newLengths(len(left), len(rows)),
-		most: make([]float64, len(rows)), work: make([]float64, len(left)), fresh: make([]bool, len(left))}
+		most: make([]float64, len(rows)), share: f.share(pivotShare), work: make([]float64, len(left)), fresh: make([]bool, len(left))}
 	for k, j := range left {
 		for _, e := range cols[j] {
 			if !done[e.At] {
@@ -191,7 +193,7 @@ func (n *nucleus) best() (row, col int32) {
 	row, col = -1, -1
 	cost, seen := math.Inf(1), 0
 	consider := func(r, c int32, v float64) {
-		if math.Abs(v) < max(pivotLeast, pivotShare*n.largest(r)) {
+		if math.Abs(v) < max(pivotLeast, n.share*n.largest(r)) {
 			return
 		}
 		if k := float64(n.row.of[r]-1) * float64(n.col.of[c]-1); k < cost {

@@ -21,6 +21,8 @@ type Simplex struct {
 	Steps int    // exchanges so far, for whoever wants to know
 	Most  int    // exchanges in one call of Solve, which begins where the last one ended or fails; 0: any number, from wherever it takes
 
+	Enough func() bool // asked once in 64 exchanges; when it says so the answer is what there is then. Nil: nobody has enough
+
 	prog  *Program
 	f     factors
 	scale float64
@@ -58,10 +60,15 @@ func (s *Simplex) Back(b Basis) {
 	s.head = append(s.head[:0], b.head...)
 }
 
-// Solve solves p. An error means that the numbers got out of hand, or that p has no bound. After Most exchanges the answer is as good as it is then.
+// anew is s as it was made, for a program.
+func (s *Simplex) anew(p *Program) Simplex {
+	return Simplex{Seed: s.Seed, Steps: s.Steps, Most: s.Most, Enough: s.Enough, prog: p}
+}
+
+// Solve solves p. An error means that the numbers got out of hand, or that p has no bound. After Most exchanges, or Enough, the answer is as good as it is then.
 func (s *Simplex) Solve(p *Program) (Solution, error) {
 	if s.prog != p {
-		*s = Simplex{Seed: s.Seed, Steps: s.Steps, Most: s.Most, prog: p}
+		*s = s.anew(p)
 	}
 	s.grow()
 	feasible := s.refresh()
@@ -81,7 +88,7 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 		return mends <= 5 && (s.repair() || s.again())
 	}
 	limit := 200*(len(p.B)+len(p.Cost)) + 10000
-	fresh, early := true, false
+	fresh, early, enough := true, false, false
 	for step := 0; ; step++ {
 		if step > limit {
 			return Solution{}, fmt.Errorf("lp: no end after %d steps with %d rows and %d columns", step, len(p.B), len(p.Cost))
@@ -93,10 +100,17 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 			fresh = true
 		}
 		q := s.entering()
-		early = q != none && s.Most > 0 && step >= s.Most
+		if step%64 == 63 && s.Enough != nil {
+			enough = enough || s.Enough()
+		}
+		early = q != none && (enough || s.Most > 0 && step >= s.Most)
 		if q == none || early {
-			if fresh {
+			if fresh && (early || mends >= 5 || s.lowest() >= -1e-9) {
 				break
+			}
+			if fresh { // what is below zero is more than rows of small right sides may be off; prices are right, so a few exchanges mend it
+				mends++
+				s.repair()
 			}
 			if !s.refresh() && !mended() {
 				return Solution{}, errors.New("lp: the basis has become infeasible")
@@ -146,8 +160,10 @@ func (s *Simplex) grow() {
 		switch {
 		case b < 0: // a floor rises, so that the answer still holds it when it is scaled down
 			b *= 1 + 2*tie + move
+		case b < 1e-9: // nothing, or what rounding has left of something
+			b += move * 1e-3
 		default:
-			b += move * max(b, 1e-3)
+			b += move * b
 		}
 		s.b = append(s.b, b)
 	}
@@ -183,7 +199,10 @@ func (s *Simplex) refresh() bool {
 	s.f.solveT(s.y, nil)
 	copy(s.x, s.b)
 	s.f.solve(s.x, nil)
-	s.refine()
+	if !(s.refine() < 1e-7) && !s.f.strict { // the pivots were too small
+		s.f.strict = true
+		return s.refresh()
+	}
 	for j := range p.Cost {
 		s.worth[j] = s.gain(int32(j))
 	}
@@ -195,36 +214,56 @@ func (s *Simplex) refresh() bool {
 	return true
 }
 
-// refine takes from x and y what factors have lost by rounding: if the equations are wrong by much, what is wrong is solved for once more.
-func (s *Simplex) refine() {
+// refine takes from x and y what factors have lost by rounding: as long as the equations are wrong by much, what is wrong is solved for once
+// more. It returns by how much they are wrong then, those of prices beside the largest price.
+func (s *Simplex) refine() float64 {
 	p := s.prog
-	wrong, dear := s.alpha, s.rho
-	copy(wrong, s.b)
+	dear := s.rho
+	for try := 0; ; try++ {
+		wrong := s.wrong(s.b, s.x)
+		for i, v := range s.head {
+			if v < 0 {
+				dear[i] = -s.y[i]
+				continue
+			}
+			dear[i] = p.Cost[v]
+			for _, e := range p.cols[v] {
+				dear[i] -= e.Value * s.y[e.At]
+			}
+		}
+		less, more := largest(wrong), largest(dear)
+		if max(less, more) < 1e-9 || try == 3 {
+			return max(less, more/max(1, largest(s.y)))
+		}
+		s.f.solve(wrong, nil)
+		s.f.solveT(dear, nil)
+		for i := range wrong {
+			s.x[i] += wrong[i]
+			s.y[i] += dear[i]
+		}
+	}
+}
+
+// wrong is by row what b has more than the columns of the basis take at x. It is alpha's memory.
+func (s *Simplex) wrong(b, x []float64) []float64 {
+	copy(s.alpha, b)
 	for i, v := range s.head {
 		if v < 0 {
-			wrong[i] -= s.x[i]
-			dear[i] = -s.y[i]
+			s.alpha[i] -= x[i]
 			continue
 		}
-		dear[i] = p.Cost[v]
-		for _, e := range p.cols[v] {
-			wrong[e.At] -= e.Value * s.x[i]
-			dear[i] -= e.Value * s.y[e.At]
+		for _, e := range s.prog.cols[v] {
+			s.alpha[e.At] -= e.Value * x[i]
 		}
 	}
-	most := 0.0
-	for i := range wrong {
-		most = max(most, math.Abs(wrong[i]), math.Abs(dear[i]))
+	return s.alpha
+}
+
+func largest(v []float64) (most float64) {
+	for _, x := range v {
+		most = max(most, math.Abs(x))
 	}
-	if most < 1e-9 {
-		return
-	}
-	s.f.solve(wrong, nil)
-	s.f.solveT(dear, nil)
-	for i := range wrong {
-		s.x[i] += wrong[i]
-		s.y[i] += dear[i]
-	}
+	return most
 }
 
 // gain is what a unit of column j is worth at the prices y, more than it costs.
@@ -317,11 +356,23 @@ func (s *Simplex) exchange(q int32) (ok bool, err error) {
 			r = i
 		}
 	}
-	if s.alpha[r] < 1e-7 && len(s.f.etas) > 0 {
+	if s.alpha[r] < 1e-7*max(1, largest(s.alpha)) && len(s.f.etas) > 0 {
 		return false, nil
 	}
-
-	s.turn(q, r, worth, weight, nonzero, s.row(r))
+	columns := s.row(r)
+	pivot := 0.0 // the same number, by way of the row
+	if q < 0 {
+		pivot = s.rho[^q]
+	} else {
+		pivot = s.across[q]
+	}
+	if !(math.Abs(pivot-s.alpha[r]) <= 1e-6*s.alpha[r]) && len(s.f.etas) > 0 {
+		for _, j := range columns {
+			s.across[j] = 0
+		}
+		return false, nil
+	}
+	s.turn(q, r, worth, weight, nonzero, columns)
 	return true, nil
 }
 
@@ -396,6 +447,14 @@ func (s *Simplex) turn(q, r int32, worth, weight float64, nonzero, columns []int
 		s.worth[q] = 0
 	}
 	s.f.exchange(r, s.alpha[r], &s.half, &s.halfRow)
+}
+
+// lowest is the lowest number of x.
+func (s *Simplex) lowest() (least float64) {
+	for _, x := range s.x {
+		least = min(least, x)
+	}
+	return least
 }
 
 // again begins anew. It says whether there is a point to begin at.
@@ -502,11 +561,18 @@ func (s *Simplex) answer() Solution {
 		sol.Y[i] = max(y, 0)
 	}
 	// With the true right sides the basis may be infeasible by what moved them; then the moved ones, scaled down, serve.
-	x := make([]float64, len(p.B))
-	for i, b := range p.B {
-		x[i] = b / s.scale
+	b := make([]float64, len(p.B))
+	for i := range b {
+		b[i] = p.B[i] / s.scale
 	}
+	x := append([]float64(nil), b...)
 	s.f.solve(x, nil)
+	if wrong := s.wrong(b, x); largest(wrong) >= 1e-9 {
+		s.f.solve(wrong, nil)
+		for i := range x {
+			x[i] += wrong[i]
+		}
+	}
 	shrink := 1.0
 	for _, v := range x {
 		if v < -1e-11 {
