@@ -3,6 +3,7 @@ package planner
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/freshet/freshet/internal/lp"
 )
@@ -14,18 +15,20 @@ type common struct {
 	demands []demand
 	market  *market
 	pricer  *pricer
-	rows    []int32  // by demand; -1: it has no destinations
-	sets    [][]pipe // by column; the first column is theta
-	of      []int    // by column: the demand; -1: none
-	theta   float64  // that the sets reach
-	bound   float64  // that it is below
-	near    float64  // the share of the bound that may be missing
-	mark    float64  // theta when it was last much better than before
-	slow    int      // rounds since
+	rows    []int32         // by demand; -1: it has no destinations
+	sets    [][]pipe        // by column; the first column is theta
+	of      []int           // by column: the demand; -1: none
+	known   map[string]bool // sets, by the names of their pipelines
+	rates   []float64       // by column, of the last solution; one that came later has none
+	theta   float64         // that the sets reach
+	bound   float64         // that it is below
+	near    float64         // the share of the bound that may be missing
+	mark    float64         // theta when it was last much better than before
+	slow    int             // rounds since
 }
 
 func (n *Network) common(demands []demand, begin []pipe) *common {
-	c := &common{net: n, market: n.market(n.rate, &lp.Simplex{Seed: 2}), near: 1e-7}
+	c := &common{net: n, market: n.market(n.rate, &lp.Simplex{Seed: 2, Enough: n.enough}), near: 1e-7, known: map[string]bool{}}
 	c.pricer = &pricer{net: n, price: c.market.price}
 	c.market.prog.Column(1)
 	c.sets, c.of = append(c.sets, nil), append(c.of, -1)
@@ -94,7 +97,17 @@ func (c *common) serves(k int, set []pipe) bool {
 	return len(served) == len(c.demands[k].dests)
 }
 
-func (c *common) add(k int, set []pipe) {
+// add takes a set, unless it is there.
+func (c *common) add(k int, set []pipe) bool {
+	var names strings.Builder
+	for i := range set {
+		names.WriteRune(rune(len(set[i].hosts)))
+		names.WriteString(name(&set[i]))
+	}
+	if c.known[names.String()] {
+		return false
+	}
+	c.known[names.String()] = true
 	total := map[int32]float64{}
 	for i := range set {
 		for _, u := range set[i].use {
@@ -108,6 +121,7 @@ func (c *common) add(k int, set []pipe) {
 	slices.SortFunc(uses, func(a, b use) int { return int(a.capacity - b.capacity) })
 	c.market.add(0, uses, lp.Entry{At: c.rows[k], Value: -1})
 	c.sets, c.of = append(c.sets, set), append(c.of, k)
+	return true
 }
 
 // round solves, and adds the cheapest set of each transfer. It says whether there is more to gain.
@@ -115,6 +129,7 @@ func (c *common) round() (more bool, err error) {
 	if _, _, err := c.market.solve(); err != nil {
 		return false, err
 	}
+	c.rates = c.market.held()
 	got := c.got()
 	has := make([]bool, len(c.demands))
 	for _, k := range c.of {
@@ -143,8 +158,7 @@ func (c *common) round() (more bool, err error) {
 			all = false
 			continue
 		}
-		if !has[k] || spent < c.market.sol.Y[c.rows[k]]-1e-9 {
-			c.add(k, set)
+		if (!has[k] || spent < c.market.sol.Y[c.rows[k]]-1e-9) && c.add(k, set) {
 			more = true
 		}
 	}
@@ -165,9 +179,9 @@ func (c *common) round() (more bool, err error) {
 // got is what the sets of each demand bring in the last solution.
 func (c *common) got() []float64 {
 	got := make([]float64, len(c.demands))
-	for j, k := range c.of {
-		if k >= 0 {
-			got[k] += c.market.rate(int32(j))
+	for j, r := range c.rates {
+		if k := c.of[j]; k >= 0 {
+			got[k] += r
 		}
 	}
 	return got
@@ -274,14 +288,13 @@ func (t *tolls) cheapestWays() (rows [][]int32) {
 // plan are pipelines that give every pair this rate, at most theta, together.
 func (c *common) plan(rate float64) (pipes []pipe, rates []float64) {
 	got := c.got()
-	for j, k := range c.of {
-		if k < 0 {
+	for j, r := range c.rates {
+		k := c.of[j]
+		if k < 0 || r <= 1e-12*got[k] {
 			continue
 		}
-		if r := c.market.rate(int32(j)); r > 1e-12*got[k] {
-			for _, p := range c.sets[j] {
-				pipes, rates = append(pipes, p), append(rates, r*rate/got[k])
-			}
+		for _, p := range c.sets[j] {
+			pipes, rates = append(pipes, p), append(rates, r*rate/got[k])
 		}
 	}
 	return pipes, rates

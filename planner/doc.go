@@ -37,5 +37,5 @@
 // # Purity
 //
 // The package reads no clock and no file, and draws from the seed that it is given. Whoever has little time calls Step as often as
-// there is time for, and takes the Plan as it is then.
+// there is time for, ends one that takes long (Options.Enough), and takes the Plan as it is then.
 package planner

@@ -34,8 +34,8 @@ func ParseTransfers(text []byte, g *topo.Graph) ([]Transfer, error) {
 		}
 		t.Destinations = hosts(f.Need("destinations"), g)
 		if w := f.Get("weight"); w.Given() {
-			if t.Weight = w.Number(0); t.Weight == 0 || t.Weight > 1e9 {
-				w.Fail("want a number above 0, at most 1e9")
+			if t.Weight = w.Number(0); !(t.Weight >= LeastWeight && t.Weight <= MostWeight) {
+				w.Fail("want a number from %g to %g", LeastWeight, MostWeight)
 			}
 		}
 		if p := f.Get("priority"); p.Given() {

@@ -46,7 +46,8 @@ transfers:
 		{"transfers:\n- {name: x, sources: [h9], destinations: [h1]}", `line 2: transfers[0].sources[0]: there is no host "h9" in the topology`},
 		{"transfers:\n- {name: x, sources: [s0], destinations: [h1]}", "s0 is a switch"},
 		{"transfers:\n- {name: x, sources: [h1], destinations: [h2]}\n- {name: x, sources: [h1], destinations: [h2]}", "line 3: transfers[1].name: there is a transfer x already"},
-		{"transfers: [{name: x, sources: [h1], destinations: [h2], weight: 0}]", "weight: want a number above 0"},
+		{"transfers: [{name: x, sources: [h1], destinations: [h2], weight: 0}]", "weight: want a number from 0.001 to 1000"},
+		{"transfers: [{name: x, sources: [h1], destinations: [h2], weight: 1001}]", "weight: want a number from 0.001 to 1000"},
 		{"transfers: [{name: x, sources: [h1], destinations: [h2], weight: -1}]", "weight"},
 		{"transfers: [{name: x, sources: [h1], destinations: [h2], priority: 1.5}]", "priority"},
 		{"transfers: [{name: x, sources: [h1], destinations: [h2], size: -1}]", "size"},
@@ -111,5 +112,45 @@ func TestExplain(t *testing.T) {
 	}
 	if c := topo.Channel(r[0].Full[0].Channel); g.Name(g.From(c)) != "s0" || g.Name(g.To(c)) != "h3" || !near(r[0].Full[0].Worth, 1) {
 		t.Errorf("full: %+v, want s0 to h3", r[0].Full)
+	}
+}
+
+// Each class has its own prices, and who has nothing is told which link is full on the way.
+func TestExplainClasses(t *testing.T) {
+	g := graph(t, threeHosts)
+	first, second := Transfer{Name: "x", Sources: []int{0}, Destinations: []int{2}, Priority: 1}, Transfer{Name: "y", Sources: []int{1}, Destinations: []int{2}}
+	look := func(ts ...Transfer) {
+		t.Helper()
+		p, plan := planned(t, On(g), Options{}, ts...)
+		if !near(plan.Rate(Pair{0, 2}), 25e6) {
+			t.Fatalf("x has %v", plan.Rate(Pair{0, 2}))
+		}
+		for _, r := range p.Explain(plan) {
+			if len(r.Full) != 1 || len(r.Cost) != 1 || !(r.Cost[0].Price > 1-1e-6) {
+				t.Fatalf("%+v", r)
+			}
+			if c := topo.Channel(r.Full[0].Channel); g.Name(g.To(c)) != "h3" || !(r.Full[0].Worth > 1-1e-6) || r.Transfer == 0 && !near(r.Full[0].Worth, 1) {
+				t.Errorf("transfer %d, full: %+v, want s0 to h3", r.Transfer, r.Full)
+			}
+		}
+	}
+	look(first, second)
+	heavy := first
+	heavy.Priority, heavy.Weight = 0, 3
+	look(heavy, second)
+	// Where planning has not come to a class nobody knows its prices.
+	p, err := New(On(g), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range []Transfer{first, second} {
+		if _, err := p.Add(tr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range p.Explain(p.First()) {
+		if len(r.Cost) > 0 {
+			t.Errorf("prices of a plan without any: %+v", r)
+		}
 	}
 }

@@ -28,7 +28,7 @@ type generation struct {
 
 	floor  float64          // bytes per second that every pair is to have; 0: none
 	floors map[member]int32 // rows of pairs that would not have it by themselves
-	missed map[member]int32 // columns of what they lack
+	held   []held           // the same, in the order in which they came
 	ranks  []rank
 
 	bound  float64 // the best proved so far, bytes per second
@@ -48,6 +48,15 @@ type member struct {
 	host   int32
 }
 
+// held is a pair with a floor of its own.
+type held struct {
+	member
+	row, missed int32 // of the program; the column is what the pair lacks
+}
+
+// margin is by how much floors are higher in the program than they are, as a share, so that rounding does not miss them.
+const margin = 1e-6
+
 // rank is what a class of transfers has reached, as a row that those after it must hold.
 type rank struct {
 	row, missed int32
@@ -57,8 +66,8 @@ type rank struct {
 // generate begins with these pipelines.
 func (n *Network) generate(demands []demand, worth []float64, have []float64, begin []pipe) *generation {
 	g := &generation{
-		net: n, demands: demands, worth: worth, gone: make([]bool, len(demands)), at: map[string]int32{}, floors: map[member]int32{}, missed: map[member]int32{},
-		market: n.market(have, &lp.Simplex{Seed: 1}),
+		net: n, demands: demands, worth: worth, gone: make([]bool, len(demands)), at: map[string]int32{}, floors: map[member]int32{},
+		market: n.market(have, &lp.Simplex{Seed: 1, Enough: n.enough}),
 	}
 	g.pricer = &pricer{net: n, price: g.market.price}
 	if g.pairs() >= glidesFrom {
@@ -282,6 +291,9 @@ func (g *generation) charged() (c charges) {
 		}
 	}
 	c.rest = all*g.market.unit - c.capacity
+	for _, h := range g.held { // what is proved is of plans that hold the floor, without the margin
+		c.rest += margin * g.floor * g.market.sol.Y[h.row]
+	}
 	return c
 }
 
@@ -358,9 +370,9 @@ func (g *generation) loosely(c charges, raise []float64, values [][]float64) {
 // raise sets the floor, also that of the pairs that have a row.
 func (g *generation) raise(floor float64) {
 	g.floor = floor
-	for m, row := range g.floors {
-		if !g.gone[m.demand] {
-			g.market.prog.B[row] = -floor * (1 + 1e-6) / g.market.unit
+	for _, h := range g.held {
+		if !g.gone[h.demand] {
+			g.market.prog.B[h.row] = -floor * (1 + margin) / g.market.unit
 		}
 	}
 }
@@ -410,9 +422,9 @@ func (g *generation) change(demands []demand, live []bool) {
 			g.market.prog.Cost[g.columns[i]] = -1
 		}
 	}
-	for m, j := range g.missed {
-		if !live[m.demand] {
-			g.market.prog.Cost[j] = 0
+	for _, h := range g.held {
+		if !live[h.demand] {
+			g.market.prog.Cost[h.missed] = 0
 		}
 	}
 	for k := range g.worth {
@@ -510,7 +522,7 @@ func (g *generation) secure() (added int) {
 			if _, has := g.floors[m]; has || g.gone[k] || got[m] >= g.floor {
 				continue
 			}
-			g.secured(m, g.floor*(1+1e-6), columns[m])
+			g.secured(m, g.floor*(1+margin), columns[m])
 			added++
 		}
 	}
@@ -519,18 +531,46 @@ func (g *generation) secure() (added int) {
 
 // secured gives a pair a row of its own.
 func (g *generation) secured(m member, floor float64, columns []lp.Entry) {
-	g.floors[m], g.missed[m] = g.market.prog.Floor(floor/g.market.unit, penalty, columns...)
+	row, missed := g.market.prog.Floor(floor/g.market.unit, penalty, columns...)
+	g.floors[m] = row
+	g.held = append(g.held, held{m, row, missed})
 }
 
 // penalty is what a floor that is missed costs, in destinations: more than any link is ever worth.
 const penalty = 1e5
 
-// lacks is by how much floors are missed in the last solution.
+// lacks is by how much floors that have rows are missed in the last solution.
 func (g *generation) lacks() (sum float64) {
-	for m, j := range g.missed {
-		if !g.gone[m.demand] {
-			sum += g.market.rate(j)
+	for _, h := range g.held {
+		if !g.gone[h.demand] {
+			sum += g.market.rate(h.missed)
 		}
 	}
 	return sum
+}
+
+// short is by how much all pairs together have less than the floor in the last solution, whether they have rows or not.
+func (g *generation) short() (sum float64) {
+	if g.floor == 0 {
+		return 0
+	}
+	got := map[member]float64{}
+	for i, r := range g.rates() {
+		if r > 0 {
+			for _, h := range g.pipes[i].hosts[1:] {
+				got[member{g.pipes[i].demand, h}] += r
+			}
+		}
+	}
+	for k := range g.demands {
+		for _, h := range g.demands[k].dests {
+			sum += max(0, g.floor-got[member{k, h}])
+		}
+	}
+	return sum
+}
+
+// slips says whether a class has less in the last solution than it has reached before.
+func (g *generation) slips() bool {
+	return slices.ContainsFunc(g.ranks, func(r rank) bool { return g.market.rate(r.missed) > 1e-5*g.market.unit })
 }

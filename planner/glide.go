@@ -21,11 +21,11 @@ func (p *Planner) glides(g *generation) (more bool, err error) {
 		g.value += r * g.market.prog.Cost[g.columns[i]]
 	}
 	stop := p.over()
-	added := 0
+	added, secured := 0, 0
 	if !stop {
 		added = g.price(false)
 		if g.floor > 0 {
-			added += g.secure()
+			secured = g.secure()
 		}
 	} else {
 		g.price(true)
@@ -36,13 +36,14 @@ func (p *Planner) glides(g *generation) (more bool, err error) {
 	} else {
 		g.slow++
 	}
-	short := g.value < g.bound*(1-p.near()) || g.lacks() > 0
+	short := g.value < g.bound*(1-p.near()) || secured > 0 || g.lacks() > 0 || g.slips()
 	switch {
 	case stop || !short:
 		return false, nil
-	case added > 0 && g.value < g.bound*(1-glideEnds) && g.slow < 6 && g.turns < glideTurns:
+	case added+secured > 0 && g.value < g.bound*(1-glideEnds) && g.slow < 6 && g.turns < glideTurns:
 		return true, nil
 	}
 	g.glide, g.slow, g.mark = nil, 0, 0
-	return true, g.market.steps.Begin(g.market.prog, g.market.sol.X)
+	_ = g.market.steps.Begin(g.market.prog, g.market.sol.X) // where rounding does not let it, exchanges begin at the beginning
+	return true, nil
 }

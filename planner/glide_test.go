@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/topo"
+	"github.com/freshet/freshet/unit"
 )
 
 // Where there are many pairs, a plan is near its bound and holds the floors before there has been an exchange; in the end it is as near as ever. After a change
@@ -81,6 +82,70 @@ func TestGlides(t *testing.T) {
 					t.Errorf("%s, floor %v: at once %v, in the end %v", kind, floor, quick.Throughput, done.Throughput)
 				}
 				t.Logf("%s, floor %v: at once %.4f of the end", kind, floor, quick.Throughput/done.Throughput)
+			}
+		}
+	}
+}
+
+// Whenever one stops, a plan of many pairs holds the floor, also after a change.
+func TestGlidesHoldFloors(t *testing.T) {
+	for _, kind := range []string{"intrigger", "fattree"} {
+		n, ts := problem(t, topo.Shape{Kind: kind, Hosts: 100, Seed: 6, Lo: 10 * unit.Gbit, Hi: 100 * unit.Gbit}, 22, 4, 10)
+		p, err := New(n, Options{Floor: 0.5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tr := range ts[:21] {
+			if _, err := p.Add(tr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, change := range []func() error{func() error { return nil }, func() error { _, err := p.Add(ts[21]); return err }} {
+			if err := change(); err != nil {
+				t.Fatal(err)
+			}
+			glided := 0
+			for more := true; more; {
+				if more, err = p.Step(); err != nil {
+					t.Fatal(err)
+				}
+				if p.main == nil || p.main.glide == nil || !p.main.solved() {
+					continue
+				}
+				if glided++; glided > 4 {
+					continue // as long as there are few pipelines
+				}
+				plan, err := p.Plan()
+				if err != nil {
+					t.Fatal(err)
+				}
+				sound(t, p, plan)
+				if !(plan.Throughput > 0.3*plan.Bound) {
+					t.Errorf("%s: %v of %v", kind, plan.Throughput, plan.Bound)
+				}
+			}
+			if glided == 0 {
+				t.Errorf("%s: it never glided", kind)
+			}
+		}
+	}
+}
+
+// A class has as much beside lower ones as by itself, also where programs glide.
+func TestClassesThatGlide(t *testing.T) {
+	for _, kind := range []string{"intrigger", "fattree"} {
+		n, ts := problem(t, topo.Shape{Kind: kind, Hosts: 100, Seed: 7}, 42, 4, 10)
+		for k := range ts[:21] {
+			ts[k].Priority = 1
+		}
+		_, alone := planned(t, n, Options{}, ts[:21]...)
+		_, plan := planned(t, n, Options{}, ts...)
+		if got := plan.Classes[0].Throughput; got < alone.Throughput*(1-2e-3) {
+			t.Errorf("%s: %v beside another class, %v alone", kind, got, alone.Throughput)
+		}
+		for _, c := range plan.Classes {
+			if !(c.Gap < 2e-3) {
+				t.Errorf("%s: %+v", kind, c)
 			}
 		}
 	}

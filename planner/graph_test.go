@@ -492,6 +492,9 @@ func TestManyPairs(t *testing.T) {
 		if p.rest == nil || got.BoundBy != "pipelines with floors" || got.Gap > 1e-4 || got.MinRate < p.share*(1-1e-6) || got.Bound > got.FreeBound {
 			t.Errorf("%s: throughput %v, bound %v (%s), gap %v; the smallest rate %v, the floor %v", kind, got.Throughput, got.Bound, got.BoundBy, got.Gap, got.MinRate, p.share)
 		}
+		if n.tree && p.share < 0.8*p.theta.bound*(1-1e-9) {
+			t.Errorf("%s: the floor is %v, and everybody can have up to %v", kind, p.share, p.theta.bound)
+		}
 	}
 }
 

@@ -50,6 +50,9 @@ func (p *Planner) soon(g *generation) (rates []float64, ok bool) {
 	if err != nil {
 		return nil, false
 	}
+	if _, _, err := g.market.prog.Check(sol); err != nil {
+		return nil, false
+	}
 	for i := range sol.X {
 		sol.X[i] *= g.market.unit
 	}
@@ -126,8 +129,11 @@ func (p *Planner) lacking(laid []float64, pipes []pipe, rates []float64) (some b
 // slower are rates of pipelines, as much lower as it takes for no capacity to carry more than it has beside load.
 func (n *Network) slower(pipes []pipe, rates, load []float64) []float64 {
 	lower := slices.Clone(rates)
-	for c, l := range n.load(pipes, rates) {
-		load[c] = max(n.rate[c]-load[c], 0) / max(l, 1e-300) // from here on the share that there is room for
+	for c, l := range n.load(pipes, rates) { // from here on load is the share that there is room for
+		room := max(n.rate[c]-load[c], 0)
+		if load[c] = 1; l > room {
+			load[c] = room / l
+		}
 	}
 	for i := range pipes {
 		for _, u := range pipes[i].use {

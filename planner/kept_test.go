@@ -56,3 +56,21 @@ func TestPlanAtOnceAfterAChange(t *testing.T) {
 		}
 	}
 }
+
+// Rates of nothing stay so, however wide the links.
+func TestSlower(t *testing.T) {
+	n := star([2]float64{1e12, 1e12}, [2]float64{1e12, 1e12}, [2]float64{1e12, 1e12})
+	var pipes []pipe
+	for _, hosts := range [][]int32{{0, 1}, {0, 1, 2}, {1, 2}, {2, 0}} {
+		q, ok := n.pipe(0, hosts)
+		if !ok {
+			t.Fatal("no pipeline")
+		}
+		pipes = append(pipes, q)
+	}
+	load := make([]float64, len(n.rate))
+	load[0] = 4e11 // of the first host's way out
+	if got, want := n.slower(pipes, []float64{8e11, 4e11, 0, 0}, load), []float64{4e11, 2e11, 0, 0}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

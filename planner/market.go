@@ -56,6 +56,11 @@ func (m *market) ask(solver lp.Solver) (value, bound float64, err error) {
 	if value, bound, err = m.prog.Check(m.sol); err != nil {
 		return 0, 0, fmt.Errorf("planner: %w", err)
 	}
+	for _, v := range [][]float64{m.sol.X, m.sol.Y} { // what rounding has left below zero
+		for i := range v {
+			v[i] = max(v[i], 0)
+		}
+	}
 	for c, r := range m.row {
 		switch {
 		case m.net.rate[c] == 0:
@@ -87,6 +92,17 @@ func (m *market) soon(exchanges int) (rates []float64, ok bool) {
 	return sol.X, true
 }
 
+// scarce are the prices that are something, by capacity.
+func (m *market) scarce() map[int32]float64 {
+	some := map[int32]float64{}
+	for c, p := range m.price {
+		if p > 0 {
+			some[int32(c)] = p
+		}
+	}
+	return some
+}
+
 // work is how many exchanges and columns the program has taken so far.
 func (m *market) work() int {
 	n := len(m.prog.Cost)
@@ -104,20 +120,37 @@ func (m *market) rate(column int32) float64 {
 	return m.sol.X[column] * m.unit
 }
 
-// fit makes rates smaller by as little as it takes that no capacity carries more than it has: what rounding left over.
+// held are the rates of columns in the last solution, or less where a capacity would carry more than it has: see fit.
+func (m *market) held() []float64 {
+	rates, load, share := make([]float64, len(m.sol.X)), make([]float64, len(m.prog.B)), make([]float64, len(m.prog.B))
+	for j := range rates {
+		rates[j] = m.rate(int32(j))
+		for _, e := range m.prog.Entries(int32(j)) {
+			load[e.At] += e.Value * rates[j]
+		}
+	}
+	for i := range share {
+		share[i] = 1
+	}
+	for c, r := range m.row {
+		if r >= 0 && load[r] > m.have[c] {
+			share[r] = max(m.have[c], 0) / load[r]
+		}
+	}
+	for j := range rates {
+		least := 1.0
+		for _, e := range m.prog.Entries(int32(j)) {
+			least = min(least, share[e.At])
+		}
+		rates[j] *= least
+	}
+	return rates
+}
+
+// fit makes rates smaller where a capacity carries more than it has: what rounding left over. Beside wide links that may be much of what
+// a very thin one has, so those that do not cross it keep theirs.
 func (n *Network) fit(pipes []pipe, rates []float64) {
-	load := n.load(pipes, rates)
-	most := 1.0
-	for c, l := range load {
-		if n.rate[c] > 0 {
-			most = max(most, l/n.rate[c])
-		}
-	}
-	if most > 1 {
-		for i := range rates {
-			rates[i] /= most
-		}
-	}
+	copy(rates, n.slower(pipes, rates, make([]float64, len(n.rate))))
 }
 
 // brought is what pipelines at these rates bring to all destinations together.

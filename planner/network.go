@@ -21,7 +21,8 @@ type Network struct {
 
 	route func(path []int32, from, to int32) ([]int32, bool) // in a tree there is only one
 
-	second lp.Solver // asked where our own method fails; nil: nobody
+	second lp.Solver   // asked where our own method fails; nil: nobody
+	enough func() bool // see Options
 
 	growth *growth // see there; nil before the first
 	path   []int32 // memory of width and pipe, from one call to the next
@@ -126,11 +127,11 @@ func (n *Network) way(path []int32, from, to int32) ([]int32, bool) {
 	if from == to {
 		return path, true
 	}
-	if !n.tree {
-		return n.route(path, from, to)
-	}
 	if n.root[from] != n.root[to] {
 		return path, false
+	}
+	if !n.tree {
+		return n.route(path, from, to)
 	}
 	a, b := from, to
 	for a != b {

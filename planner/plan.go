@@ -25,8 +25,11 @@ type Plan struct {
 
 	net    *Network
 	rates  map[Pair]float64
-	prices []float64
+	prices func(transfer int) prices
 }
+
+// prices are what a byte per second more of a capacity would be worth, in bytes per second of throughput; nil if nobody knows.
+type prices func(capacity int32) float64
 
 // Class is how the transfers of one priority fare beside all others.
 type Class struct {
@@ -54,7 +57,7 @@ type Load struct {
 
 // result rates pipelines.
 func (p *Planner) result(pipes []pipe, rates []float64) *Plan {
-	plan := &Plan{net: p.net, rates: map[Pair]float64{}, MinRate: math.Inf(1), prices: p.prices()}
+	plan := &Plan{net: p.net, rates: map[Pair]float64{}, MinRate: math.Inf(1), prices: p.priced()}
 	top := 0.0
 	for _, r := range rates {
 		top = max(top, r)
@@ -63,10 +66,14 @@ func (p *Planner) result(pipes []pipe, rates []float64) *Plan {
 	at := map[string]int{}
 	var path []int32
 	for i := range pipes {
-		if rates[i] <= top*1e-12 {
+		q := &pipes[i]
+		narrowest := top
+		for _, u := range q.use {
+			narrowest = min(narrowest, p.net.rate[u.capacity])
+		}
+		if rates[i] <= max(1e-15*top, 1e-12*narrowest) { // rounding
 			continue
 		}
-		q := &pipes[i]
 		plan.Throughput += rates[i] * float64(q.served())
 		for k, h := range q.hosts {
 			if k > 0 {
@@ -98,7 +105,7 @@ func (p *Planner) result(pipes []pipe, rates []float64) *Plan {
 		for _, h := range p.demands[k].dests {
 			r := plan.rates[Pair{k, int(h)}]
 			plan.MinRate = min(plan.MinRate, r)
-			if r <= top*1e-9 {
+			if r <= max(1e-14*top, 1e-9*min(top, p.net.brings(h))) {
 				plan.Starved = append(plan.Starved, Pair{k, int(h)})
 			}
 		}

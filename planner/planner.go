@@ -36,6 +36,8 @@ type Options struct {
 	// a time is not.
 	Gap  float64 // share of the bound that may be missing; 0: nothing on trees, a thousandth elsewhere, a hundredth of floors of very many pairs
 	Work int     // exchanges of the simplex method and columns, together; 0: any number
+
+	Enough func() bool // asked now and then within a Step, which ends soon after it says so; nil: each goes on to its end
 }
 
 // Planner plans transfers on a network, and plans again when some come, some go, or
@@ -77,10 +79,11 @@ type Planner struct {
 	many int // see manyPairs
 }
 
-// proof is what no plan exceeds, and why.
+// proof is what no plan exceeds, and why, and the prices that prove it, by capacity: only those that are something.
 type proof struct {
 	bound float64
 	by    string
+	price map[int32]float64
 }
 
 // manyPairs is from where on floors are taken off the capacities beforehand: that gives a plan soon. As
@@ -104,7 +107,7 @@ func New(net *Network, o Options) (*Planner, error) {
 	case o.Mode == Exact && !net.tree:
 		return nil, fmt.Errorf("mode exact: the network is not a tree whose hosts have one link each; take optimal")
 	}
-	net.second = o.Second
+	net.second, net.enough = o.Second, o.Enough
 	return &Planner{net: net, o: o, many: manyPairs}, nil
 }
 
@@ -357,21 +360,31 @@ func (p *Planner) prove(plan *Plan) {
 		}
 	}
 	plan.FreeBound = bound
-	if p.main != nil && p.main.solved() && p.main.floor > 0 && plan.MinRate >= p.share*(1-1e-9) && p.main.bound < bound {
-		bound, by = p.main.bound, p.main.by+" with floors"
+	if g := p.main; g != nil && g.solved() && g.floor > 0 && g.by != "downlinks" && plan.MinRate >= p.share*(1-1e-9) && g.bound <= bound*(1+1e-9) {
+		bound, by = min(bound, g.bound), g.by+" with floors"
 	}
 	plan.bound(bound, by)
-	plan.prices = p.prices()
 }
 
-// prices are what a byte per second more of each capacity would be worth.
-func (p *Planner) prices() []float64 {
-	for _, g := range []*generation{p.plan, p.main, p.free} {
-		if g != nil && g.solved() {
-			return g.market.price
+// priced says of each transfer what a byte per second more of capacities would be worth to its class, beside what those before it have.
+func (p *Planner) priced() func(transfer int) prices {
+	if classes := p.classes(); len(classes) > 1 && !p.o.MaxMin {
+		ranks := p.ranks
+		return func(transfer int) prices {
+			i := slices.Index(classes, p.demands[transfer].priority)
+			if i < 0 || i >= len(ranks) {
+				return nil
+			}
+			return func(capacity int32) float64 { return ranks[i].price[capacity] }
 		}
 	}
-	return make([]float64, len(p.net.rate))
+	for _, g := range []*generation{p.plan, p.main, p.free} {
+		if g != nil && g.solved() {
+			price := slices.Clone(g.market.price) // whose memory the next solution takes
+			return func(int) prices { return func(capacity int32) float64 { return price[capacity] } }
+		}
+	}
+	return func(int) prices { return nil }
 }
 
 // class says how each class fares, if there are several or weights.
@@ -379,6 +392,7 @@ func (p *Planner) class(plan *Plan) {
 	if !p.uneven() || p.o.MaxMin {
 		return
 	}
+	classed := p.classed()
 	for i, class := range p.classes() {
 		c := Class{Priority: class, Bound: math.Inf(1), BoundBy: "nothing: planning ended before it came to this class", Gap: math.NaN()}
 		for _, f := range plan.Flows {
@@ -391,7 +405,7 @@ func (p *Planner) class(plan *Plan) {
 		switch {
 		case i == 0 && len(p.ranks) == 0 && p.plan != nil && p.plan.solved():
 			c.Bound, c.BoundBy = p.plan.bound, p.plan.by
-		case i < len(p.ranks) && (i == 0 || p.classed()):
+		case i < len(p.ranks) && (i == 0 || classed):
 			c.Bound, c.BoundBy = p.ranks[i].bound, p.ranks[i].by
 		}
 		if !math.IsInf(c.Bound, 1) {
@@ -410,9 +424,9 @@ func (p *Planner) classed() bool {
 	return p.plan != nil && len(p.ranks) == len(p.classes()) && p.holds(p.plan)
 }
 
-// holds says whether a program has been solved, and gives everybody the floor.
+// holds says whether a program has been solved, and gives everybody the floor, and classes before the last what they had.
 func (p *Planner) holds(g *generation) bool {
-	return g != nil && g.solved() && g.floor >= p.share && g.lacks() <= 1e-5*p.share*float64(1+p.pairs())
+	return g != nil && g.solved() && g.floor >= p.share && !g.slips() && g.short() <= 1e-5*p.share*float64(1+p.pairs())
 }
 
 // optimum are the pipelines of the best program so far, with its rates.
@@ -441,7 +455,7 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 		return p.plan.pipes, p.plan.rates(), nil
 	case !several && p.holds(p.main) && (p.rest == nil || p.main.value >= p.free.value+p.net.brought(p.rest, p.rates)):
 		return p.main.pipes, p.main.rates(), nil
-	case !several && p.rest == nil && p.share > 0 && p.main != nil && p.main.glide != nil && p.main.solved() && !p.warm:
+	case !several && p.rest == nil && p.share > 0 && p.main != nil && p.main.glide != nil && p.main.solved():
 		return p.mended(p.main, p.main.pipes, p.main.rates())
 	case !several && p.rest != nil && p.free != nil && p.free.solved():
 		return append(slices.Clone(p.free.pipes), p.rest...), append(p.free.rates(), p.rates...), nil

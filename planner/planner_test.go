@@ -179,6 +179,58 @@ func TestExampleC(t *testing.T) {
 	}
 }
 
+// What is proved is of plans that hold the floor, not a little more.
+func TestBoundIsOfTheFloorItself(t *testing.T) {
+	// Example C: what Y has more takes three times as much from X.
+	n := NewNetwork(6, []string{"x", "y", "x1", "x2", "x3", "y1", "s0", "s1"}, []Link{
+		{0, 6, 2000, 2000, false}, {1, 6, 2000, 2000, false}, {2, 7, 2000, 2000, false}, {3, 7, 2000, 2000, false}, {4, 7, 600, 600, false}, {5, 7, 2000, 2000, false}, {6, 7, 900, 900, false},
+	}, nil)
+	x, y := Transfer{Name: "X", Sources: []int{0}, Destinations: []int{2, 3, 4}}, Transfer{Name: "Y", Sources: []int{1}, Destinations: []int{5}}
+	_, plan := planned(t, n, Options{Floor: 0.9}, x, y)
+	if want := 2700 - 2*plan.Floor; plan.BoundBy != "pipelines with floors" || plan.Bound < want*(1-1e-9) || plan.Bound > want*(1+1e-6) {
+		t.Errorf("bound %.9g (%s), the optimum is %.9g", plan.Bound, plan.BoundBy, want)
+	}
+}
+
+// A floor of all that everybody can have at once is held, but for two millionths, and its bound is proved.
+func TestFloorOfAll(t *testing.T) {
+	for seed := range uint64(150) {
+		rng := rand.New(rand.NewPCG(seed, 51))
+		n := testTree(rng, 1+rng.IntN(4), 4+rng.IntN(4), false)
+		if seed%3 == 2 {
+			n = testGraph(rng, 3+rng.IntN(3), 4+rng.IntN(3))
+		}
+		p, err := New(n, Options{Floor: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		someTransfers(t, rng, p, 1+rng.IntN(3), 4, false)
+		plan := finished(t, p)
+		if plan.MinRate < plan.Floor*(1-1e-9) || plan.Floor < plan.Theta*(1-1.01*allBut) || plan.Bound > p.main.bound*(1+1e-9) {
+			t.Errorf("seed %d: smallest %.9g, floor %.9g, theta %.9g, bound %.9g (%s), with floors %.9g", seed, plan.MinRate, plan.Floor, plan.Theta, plan.Bound, plan.BoundBy, p.main.bound)
+		}
+	}
+}
+
+// What one very thin link lacks by rounding nobody else pays for, and who is behind it is not starved.
+func TestThinLinks(t *testing.T) {
+	for _, thin := range []float64{1, 1e3} { // of 10⁹
+		for _, floor := range []float64{0, 0.5, 1} {
+			var rates [][2]float64
+			for range 12 {
+				rates = append(rates, [2]float64{1e9, 1e9})
+			}
+			n := star(append(rates, [2]float64{thin, thin})...)
+			_, plan := planned(t, n, Options{Floor: floor},
+				Transfer{Name: "x", Sources: []int{0, 1}, Destinations: []int{2, 3, 4, 5, 6, 7}}, Transfer{Name: "y", Sources: []int{2, 3}, Destinations: []int{8, 9, 10, 11}},
+				Transfer{Name: "z", Sources: []int{4}, Destinations: []int{12, 0}})
+			if got := plan.Rate(Pair{2, 12}); plan.Throughput < plan.Bound*(1-1e-6) || len(plan.Starved) > 0 || got < thin*(1-1e-3) && floor == 0 || got < floor*thin*(1-1e-3) || plan.Throughput < 1e10 {
+				t.Errorf("a link of %g, floor %g: throughput %.9g of %.9g, %.9g behind it, starved %v", thin, floor, plan.Throughput, plan.Bound, got, plan.Starved)
+			}
+		}
+	}
+}
+
 // Everything that the paper's text leaves open or has wrong.
 func TestCorrections(t *testing.T) {
 	even := [2]float64{1000, 1000}
@@ -298,6 +350,7 @@ func TestBadTransfers(t *testing.T) {
 		{Transfer{Name: "x", Sources: []int{2}}, "transfer x: place 2 is not a host"},
 		{Transfer{Name: "x", Sources: []int{0}, Weight: -1}, "transfer x: its weight -1"},
 		{Transfer{Name: "x", Sources: []int{0}, Weight: math.NaN()}, "transfer x: its weight NaN"},
+		{Transfer{Name: "x", Sources: []int{0}, Weight: 1e4}, "transfer x: its weight 10000 is not a number from 0.001 to 1000"},
 	} {
 		p, _ := New(n, Options{})
 		if _, err := p.Add(c.t); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -45,10 +45,12 @@ type step struct {
 	chosen []choice
 }
 
-type choice struct {
-	have  crossing
-	token int8
-}
+// choice is a crossing and a token.
+type choice int32
+
+func chosen(have crossing, token int) choice { return choice(have)<<2 | choice(token) }
+func (c choice) have() crossing              { return crossing(c >> 2) }
+func (c choice) token() int8                 { return int8(c & 3) }
 
 func (p *pricer) floats(n int32) []float64 {
 	k := int32(len(p.numbers))
@@ -164,11 +166,11 @@ func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit floa
 		for k := len(b.steps) - 1; k >= 0; k-- {
 			s := &b.steps[k]
 			ch := s.chosen[int32(token)*(s.hi-s.lo+1)+n-s.lo]
-			have[t.children[i][k]] = ch.have
-			if ch.have != through && ch.have != lends {
-				n -= int32(ch.have)
+			have[t.children[i][k]] = ch.have()
+			if ch.have() != through && ch.have() != lends {
+				n -= int32(ch.have())
 			}
-			token = ch.token
+			token = ch.token()
 		}
 	}
 	return t.tie(have), profit
@@ -202,7 +204,7 @@ func (p *pricer) sum(t *subtree, i int32) (acc [tokens][]float64, lo, hi int32) 
 		put := func(token int, n int32, v float64, have crossing, from int) {
 			if at := n - nlo; n <= nhi && v > next[token][at] {
 				next[token][at] = v
-				s.chosen[int32(token)*width+at] = choice{have, int8(from)}
+				s.chosen[int32(token)*width+at] = chosen(have, from)
 			}
 		}
 		if t.kind[ch] == source {

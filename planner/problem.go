@@ -6,13 +6,20 @@ import (
 	"strings"
 )
 
+// LeastWeight and MostWeight are what transfers may weigh. One that weighs a billionth of another would be rounding to the linear program,
+// and get nothing where nobody else wants anything; what is far more important has a priority.
+const (
+	LeastWeight = 1e-3
+	MostWeight  = 1e3
+)
+
 // Transfer is data that some hosts have and others need.
 type Transfer struct {
 	Name         string
 	Size         float64 // bytes; 0: not said
 	Sources      []int   // hosts that have all of it; any one is enough
 	Destinations []int   // hosts that need it
-	Weight       float64 // of a byte per second that arrives, beside other transfers; 0: 1
+	Weight       float64 // of a byte per second that arrives, beside other transfers: LeastWeight to MostWeight; 0: 1
 	Priority     int     // higher ones are planned first, lower ones on what they leave
 }
 
@@ -50,8 +57,8 @@ func (n *Network) normal(index int, t Transfer) (demand, []Unreachable, error) {
 	if d.weight == 0 {
 		d.weight = 1
 	}
-	if !(d.weight > 0) || d.weight > 1e9 {
-		return bad("its weight %g is not a positive number", t.Weight)
+	if !(d.weight >= LeastWeight && d.weight <= MostWeight) {
+		return bad("its weight %g is not a number from %g to %g", t.Weight, LeastWeight, MostWeight)
 	}
 	if len(t.Sources) == 0 {
 		return bad("it has no source")
@@ -72,38 +79,35 @@ func (n *Network) normal(index int, t Transfer) (demand, []Unreachable, error) {
 		}
 	}
 	var lost []Unreachable
-	reached := make(map[int32]bool)
 	direct := func(from []int32, to int32) bool {
 		return slices.ContainsFunc(from, func(s int32) bool { return n.width(s, to) > 0 })
 	}
-	var far []int32
+	var near, far []int32
 	for _, h := range d.dests {
 		if direct(d.sources, h) {
-			reached[h] = true
+			near = append(near, h)
 		} else {
 			far = append(far, h)
 		}
 	}
-	// Where routes are free to be odd, a destination may have to pass on to another.
-	for found := !n.tree; found; {
-		found = false
-		for i, h := range far {
-			for g := range reached {
-				if n.width(g, h) > 0 {
-					reached[h], found = true, true
-					far = slices.Delete(far, i, i+1)
-					break
-				}
+	// Where routes are free to be odd, a destination may have to pass on to another. Each that is reached is asked once.
+	for !n.tree && len(near) > 0 && len(far) > 0 {
+		last := near[len(near)-1]
+		near = near[:len(near)-1]
+		far = slices.DeleteFunc(far, func(h int32) bool {
+			passes := n.width(last, h) > 0
+			if passes {
+				near = append(near, h)
 			}
-			if found {
-				break
-			}
-		}
+			return passes
+		})
 	}
+	is = make(map[int32]bool, len(far))
 	for _, h := range far {
+		is[h] = true
 		lost = append(lost, Unreachable{index, int(h), n.whyNot(d.sources, h)})
 	}
-	d.dests = slices.DeleteFunc(d.dests, func(h int32) bool { return !reached[h] })
+	d.dests = slices.DeleteFunc(d.dests, func(h int32) bool { return is[h] })
 	if n.tree {
 		d.sub = n.subtree(d.sources, d.dests)
 	} else if len(d.dests) > 0 {

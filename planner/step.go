@@ -101,7 +101,7 @@ func (p *Planner) Step() (more bool, err error) {
 			p.stage = done
 			break
 		}
-		p.ranks = append(p.ranks, proof{p.plan.bound, p.plan.by})
+		p.ranks = append(p.ranks, proof{p.plan.bound, p.plan.by, p.plan.market.scarce()})
 		if len(p.ranks) < len(classes) {
 			p.plan.settle(p.worth(classes[len(p.ranks)]))
 		}
@@ -124,6 +124,8 @@ func (p *Planner) Step() (more bool, err error) {
 	}
 	return p.stage != done, nil
 }
+
+func (p *Planner) enough() bool { return p.o.Enough != nil && p.o.Enough() }
 
 // worth is what the transfers of one priority weigh, the heaviest 1, and the others nothing.
 func (p *Planner) worth(class int) []float64 {
@@ -159,8 +161,11 @@ func (p *Planner) near() float64 {
 	return 1e-6
 }
 
-// over says whether the work that may be done until the end of the present stage has been done: those that come after get theirs, too.
+// over says whether the work that may be done until the end of the present stage has been done: those that come after get theirs, too. Or somebody has enough.
 func (p *Planner) over() bool {
+	if p.enough() {
+		return true
+	}
 	part := 1.0
 	switch further := p.uneven() || p.o.MaxMin; {
 	case p.stage == finding:
@@ -173,6 +178,9 @@ func (p *Planner) over() bool {
 	return p.o.Work > 0 && float64(p.spent) >= part*float64(p.o.Work)
 }
 
+// allBut is the share of theta that even a floor of all of it leaves, so that rounding does not make it impossible.
+const allBut = 2e-6
+
 // find finds theta, a round at a time, and from it the floor.
 func (p *Planner) find(many bool) (more bool, err error) {
 	if p.pairs() == 0 {
@@ -180,8 +188,11 @@ func (p *Planner) find(many bool) (more bool, err error) {
 	}
 	if p.theta == nil {
 		p.theta = p.net.common(p.demands, p.first)
-		if !p.net.tree && p.o.Gap == 0 {
+		if !p.net.tree {
 			p.theta.near = 1e-4
+			if p.o.Gap > 0 {
+				p.theta.near = min(1e-4, p.near())
+			}
 		}
 	}
 	before := p.theta.market.work()
@@ -190,11 +201,16 @@ func (p *Planner) find(many bool) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if more && !(many && p.theta.theta > 0.8*p.theta.bound) && !p.over() {
+	off := 1e-4 // by how much theta may be larger than what is found of it; the floor is a share of the larger one
+	if many {
+		off = 1e-2
+	}
+	atMost := min(p.theta.bound, p.theta.theta*(1+off))
+	if more && !(many && atMost == p.theta.bound) && !p.over() {
 		return true, nil
 	}
 	if !p.o.MaxMin { // which gives everybody all of theta
-		p.share = min(p.o.Floor*min(p.theta.bound, p.theta.theta*(1+1e-4)), p.theta.theta)
+		p.share = min(p.o.Floor*atMost, p.theta.theta*(1-allBut))
 	}
 	return false, nil
 }
@@ -220,7 +236,7 @@ func (p *Planner) round(g *generation) (more bool, err error) {
 	if err := g.solve(); err != nil {
 		return false, err
 	}
-	for g.floor > 0 && g.secure() > 0 {
+	for g.floor > 0 && !p.enough() && g.secure() > 0 {
 		if err := g.solve(); err != nil {
 			return false, err
 		}

@@ -109,10 +109,10 @@ func (n *Network) subtree(sources, dests []int32) *subtree {
 // At the link above a subtree the walks of a plan cross in one of these ways. A walk that
 // crosses it several times, or several walks that cross it both ways, can be
 // rearranged so that they use no link more often than before; so there are no others.
-type crossing int16 // 0: none. n > 0: n walks go out. n < 0: -n walks come in.
+type crossing int32 // 0: none. n > 0: n walks go out. n < 0: -n walks come in.
 
 const (
-	through crossing = 1<<14 + iota // a walk comes in, serves, and goes out again: it needs the data first
+	through crossing = 1<<28 + iota // a walk comes in, serves, and goes out again: it needs the data first
 	lends                           // a walk goes out, and one comes in: it can give first and take later
 )
 

@@ -93,6 +93,67 @@ func TestSameSeedSamePlan(t *testing.T) {
 	}
 }
 
+// Who has enough in the middle of a step gets a plan that can be carried out.
+func TestEnough(t *testing.T) {
+	n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 5}, 22, 3, 12)
+	for _, floor := range []float64{0, 0.5} {
+		_, whole := planned(t, n, Options{Floor: floor}, ts...)
+		for asks := 1; ; asks *= 4 {
+			left := asks
+			p, err := New(n, Options{Floor: floor, Enough: func() bool { left--; return left < 0 }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tr := range ts {
+				if _, err := p.Add(tr); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for more := true; more && left >= 0; {
+				if more, err = p.Step(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			plan, err := p.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sound(t, p, plan)
+			if !(plan.Throughput > 0) || plan.Throughput > whole.Bound*(1+1e-6) && floor == 0 {
+				t.Errorf("floor %v, after %d times: %v, in the end %v", floor, asks, plan.Throughput, whole.Throughput)
+			}
+			if left >= 0 {
+				break
+			}
+		}
+	}
+}
+
+// The same of many pairs, whose programs glide, with cycles, classes, and fairness alone.
+func TestSameSeedSamePlanOfMany(t *testing.T) {
+	for _, c := range []struct {
+		kind    string
+		o       Options
+		classes bool
+	}{{"fattree", Options{Floor: 0.5}, false}, {"fattree", Options{Floor: 0.5, Work: 3000}, true}, {"star", Options{MaxMin: true, Work: 20000}, true}} {
+		var first string
+		for i := range 2 {
+			n, ts := problem(t, topo.Shape{Kind: c.kind, Hosts: 60, Seed: 8}, 22, 3, 10)
+			for k := range ts {
+				if c.classes && k%3 == 0 {
+					ts[k].Priority = 1
+				}
+			}
+			p, plan := planned(t, n, c.o, ts...)
+			if got := fmt.Sprint(plan.Flows, plan.Bound, plan.Links, plan.Classes, p.Explain(plan)); i == 0 {
+				first = got
+			} else if got != first {
+				t.Errorf("%s, %+v: two plans from one seed differ", c.kind, c.o)
+			}
+		}
+	}
+}
+
 // A first plan is there without a step, and stopping at any of them leaves a plan that can be carried out.
 func TestAnyTime(t *testing.T) {
 	n, ts := problem(t, topo.Shape{Kind: "intrigger", Hosts: 60, Seed: 5}, 5, 3, 8)

@@ -75,6 +75,7 @@ Modes, from the plainest to the best:
 			defer second.Close()
 			o.Second = second
 			began := time.Now()
+			o.Enough = func() bool { return within > 0 && time.Since(began) >= within || cmd.Context().Err() != nil }
 			p, err := planner.New(planner.On(g), o)
 			if err != nil {
 				return usageError{err}
@@ -96,7 +97,7 @@ Modes, from the plainest to the best:
 			if err != nil {
 				return err
 			}
-			v := planView{g: g, p: p, plan: plan, transfers: transfers, took: time.Since(began), finish: p.Finish(plan)}
+			v := newPlanView(g, p, plan, transfers, time.Since(began))
 			w := cmd.OutOrStdout()
 			if svg != "" {
 				if err := os.WriteFile(svg, v.picture(args[1]), 0o666); err != nil {
@@ -160,6 +161,17 @@ type planView struct {
 	transfers []planner.Transfer
 	took      time.Duration
 	finish    []float64 // by transfer, in seconds
+	arrives   []float64 // by transfer: the rate of all its destinations together
+	flowing   []int     // by transfer: its flows
+}
+
+func newPlanView(g *topo.Graph, p *planner.Planner, plan *planner.Plan, transfers []planner.Transfer, took time.Duration) *planView {
+	v := &planView{g: g, p: p, plan: plan, transfers: transfers, took: took, finish: p.Finish(plan), arrives: make([]float64, len(transfers)), flowing: make([]int, len(transfers))}
+	for _, f := range plan.Flows {
+		v.arrives[f.Transfer] += f.Rate * float64(len(f.Hosts)-1)
+		v.flowing[f.Transfer]++
+	}
+	return v
 }
 
 // planDocument is what --json prints. Rates are bytes per second.
@@ -269,23 +281,13 @@ func (v *planView) document() planDocument {
 		d.Links = append(d.Links, planLink{v.g.Name(v.g.From(c)), v.g.Name(v.g.To(c)), l.Load, l.Rate})
 	}
 	for k, t := range v.transfers {
-		one := planTransfer{Name: t.Name, Size: t.Size, Rate: v.arrives(k)}
+		one := planTransfer{Name: t.Name, Size: t.Size, Rate: v.arrives[k]}
 		if v.finish[k] > 0 {
 			one.FinishS = finite(v.finish[k])
 		}
 		d.Transfers = append(d.Transfers, one)
 	}
 	return d
-}
-
-// arrives is the rate of all destinations of a transfer together.
-func (v *planView) arrives(transfer int) (sum float64) {
-	for _, f := range v.plan.Flows {
-		if f.Transfer == transfer {
-			sum += f.Rate * float64(len(f.Hosts)-1)
-		}
-	}
-	return sum
 }
 
 func (v *planView) path(hosts []int) (names []string) {
@@ -356,7 +358,7 @@ func (v *planView) flows(w io.Writer) {
 			fmt.Fprintf(t, "and %d more\n", len(v.transfers)-k)
 			break
 		}
-		size, finish, flows := "", "", 0
+		size, finish := "", ""
 		if tr.Size > 0 {
 			size = unit.Bytes(tr.Size).String()
 		}
@@ -366,12 +368,7 @@ func (v *planView) flows(w io.Writer) {
 		case f > 0:
 			finish = time.Duration(f * 1e9).Round(100 * time.Millisecond).String()
 		}
-		for _, f := range plan.Flows {
-			if f.Transfer == k {
-				flows++
-			}
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", tr.Name, size, rateOf(v.arrives(k)), finish, flows)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", tr.Name, size, rateOf(v.arrives[k]), finish, v.flowing[k])
 	}
 	fmt.Fprintf(t, "\nTRANSFER\tRATE\tFLOW\n")
 	for i, f := range plan.Flows {
@@ -413,12 +410,8 @@ func (v *planView) unreachable(w io.Writer) {
 // explain says for each destination why.
 func (v *planView) explain(w io.Writer) {
 	fmt.Fprintf(w, "\nWhy. The price of a byte per second is how many bytes per second of throughput it takes from elsewhere;\nat a destination it is worth one.\n")
-	// The prices are those of the program of the last class: of one before they say nothing.
-	priced := func(k int) bool { return true }
-	if n := len(v.plan.Classes); n > 1 {
-		last := v.plan.Classes[n-1].Priority
-		priced = func(k int) bool { return v.transfers[k].Priority == last }
-		fmt.Fprintf(w, "Prices are those of the last class, priority %d, beside what the classes before have; of these none are known.\n", last)
+	if len(v.plan.Classes) > 1 {
+		fmt.Fprintf(w, "Each class has its own prices, beside what the classes before it have.\n")
 	}
 	for _, r := range v.p.Explain(v.plan) {
 		fmt.Fprintf(w, "%s to %s: %s", v.transfers[r.Transfer].Name, v.g.Name(r.Destination), rateOf(r.Rate))
@@ -441,12 +434,12 @@ func (v *planView) explain(w io.Writer) {
 		if len(r.Full) > 0 {
 			c := topo.Channel(r.Full[0].Channel)
 			fmt.Fprintf(w, "; full: %s to %s (%s", v.g.Name(v.g.From(c)), v.g.Name(v.g.To(c)), rateOf(r.Full[0].Rate))
-			if priced(r.Transfer) && r.Full[0].Worth > 1e-6 {
+			if r.Full[0].Worth > 1e-6 {
 				fmt.Fprintf(w, ", price %.2f", r.Full[0].Worth)
 			}
 			fmt.Fprint(w, ")")
 		}
-		if !priced(r.Transfer) {
+		if len(r.Cost) == 0 {
 			fmt.Fprintln(w)
 			continue
 		}
