@@ -123,7 +123,7 @@ func readsInTurn(t *testing.T, link unit.Bandwidth) {
 			t.Errorf("%d bytes left the store, want %d and at most 2 %% more", got, size)
 		}
 		for i := range nodes {
-			if f := b.faultsOf(i); f != "" && link == narrowLink { // on the narrower one who has a piece alone may take longer than exchange.HoardAfter to give it to all
+			if f := b.faultsOf(i); f != "" {
 				t.Errorf("%s says: %s", nodeName(i), f)
 			}
 		}
