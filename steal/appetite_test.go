@@ -120,3 +120,26 @@ func TestRefusedStoreIsSpared(t *testing.T) {
 		t.Errorf("%d connections, want %d again", got, MostStreams)
 	}
 }
+
+// A store that gives much shows so in less than a second.
+func TestWideStoreIsFoundSoon(t *testing.T) {
+	c := newClock()
+	c.run(time.Second, true, func(k int) unit.Bandwidth { return 80 * unit.MBps * unit.Bandwidth(k) })
+	if got := c.a.Streams(); got < 4 {
+		t.Errorf("%d connections after a second at 80 MB/s each, want 4 at least", got)
+	}
+}
+
+// What more connections brought in a time in which there was not enough to read for them is not known, and they are given up.
+func TestIdleProbeIsGivenUp(t *testing.T) {
+	c := newClock()
+	each := func(k int) unit.Bandwidth { return 5 * unit.MBps * unit.Bandwidth(k) }
+	c.run(1100*time.Millisecond, true, each)
+	if got := c.a.Streams(); got != 2*firstStreams {
+		t.Fatalf("%d connections, want that more are tried", got)
+	}
+	c.run(1100*time.Millisecond, false, each)
+	if got := c.a.Streams(); got != firstStreams {
+		t.Errorf("%d connections when there was nothing to read, want %d", got, firstStreams)
+	}
+}

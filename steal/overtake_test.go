@@ -248,3 +248,23 @@ func TestAskedInVain(t *testing.T) {
 		}
 	}
 }
+
+// Who has asked for works waits for the answer before it reads in anybody's place.
+func TestWhoHasAskedOvertakesNobody(t *testing.T) {
+	n := NewNode(0, 3, Divide(9, []int{0, 1, 2}, 1), true)
+	for n.Left() > 0 {
+		w, _, _ := next(n, none)
+		n.End(w)
+	}
+	late := func(_, _ int) time.Duration { return time.Minute }
+	victim, ok := n.Ask(none)
+	if _, tell := n.Overtake(none, time.Second, time.Minute, false, late); !ok || tell != nil {
+		t.Errorf("has asked node %d, %v, and overtakes %v", victim, ok, tell)
+	}
+	if _, err := n.Receive(victim, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, tell := n.Overtake(none, time.Second, time.Minute, false, late); tell == nil {
+		t.Error("overtakes nobody when it is refused")
+	}
+}

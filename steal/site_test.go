@@ -445,3 +445,43 @@ func TestImportersAgree(t *testing.T) {
 		}
 	}
 }
+
+// A site of many nodes imports few pieces at a time, one of few nodes whatever they want to, but where two or three others fetch from one.
+func TestAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		mates, sites, pieces int
+		most                 int
+		few                  bool
+	}{
+		{0, 0, 1024, 0, true}, // of no site
+		{8, 2, 1024, 0, true}, {8, 3, 1024, 64, true}, {8, 4, 256, 16, true}, {8, 5, 1024, 0, true},
+		{30, 2, 256, 16, false}, {30, 3, 256, 16, false}, {30, 2, 1024, 0, true}, {100, 5, 1024, 64, false},
+	} {
+		if most, few := AtOnce(tt.mates, tt.sites, tt.pieces); most != tt.most || few != tt.few {
+			t.Errorf("%d nodes in each of %d sites, %d pieces: %d at a time, few %v; want %d, %v", tt.mates, tt.sites, tt.pieces, most, few, tt.most, tt.few)
+		}
+	}
+}
+
+// One that has not answered, and then says what it has taken, does not hang.
+func TestWhoTakesDoesNotHang(t *testing.T) {
+	for _, says := range []bool{false, true} {
+		m := NewImports(0, 3, []int{0, 1, 2}, 30)
+		m.Ask(noon, whatever)
+		if victim, ok := m.Ask(noon.Add(answers), whatever); !ok || victim != 2 {
+			t.Fatalf("asks node %d, %v, when node 1 has not answered", victim, ok)
+		}
+		if _, err := m.Receive(2, nil, noon.Add(answers)); err != nil {
+			t.Fatal(err)
+		}
+		if says {
+			if _, err := m.Took(Claim{1, []Hand{{2, 3, 1}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		victim, tell := m.Overtake(noon.Add(answers), 0, whatever, func(int) time.Duration { return time.Minute })
+		if took := tell != nil; took == says || took && victim != 1 {
+			t.Errorf("node 1 has said something: %v; takes %v from node %d", says, tell, victim)
+		}
+	}
+}

@@ -685,3 +685,70 @@ func TestRequestsHaveNoHoles(t *testing.T) {
 		t.Errorf("works %v, pieces %v; want 4 to 6", works, r)
 	}
 }
+
+// Who asked early, and was given nothing since it would have ended nothing sooner, asks again when it has nothing left.
+func TestRefusedEarlyAsksAgain(t *testing.T) {
+	n := NewNode(0, 2, Divide(8, []int{0, 1}, 1), true)
+	for n.Left() > 1 {
+		w, _, _ := next(n, none)
+		n.End(w)
+	}
+	last, _, _ := next(n, none)
+	ask := func(want bool) {
+		t.Helper()
+		victim, ok := n.Ask(none)
+		if ok != want || ok && victim != 1 {
+			t.Fatalf("asks node %d, %v; want %v", victim, ok, want)
+		}
+		if ok {
+			if _, err := n.Receive(1, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ask(true)
+	ask(false)
+	n.End(last)
+	ask(true)
+	ask(false)
+}
+
+// A death is a reason to ask again those who had nothing: they may have inherited.
+func TestHeirsAreAskedAgain(t *testing.T) {
+	n := NewNode(0, 3, Divide(9, []int{0, 1, 2}, 1), true)
+	for n.Left() > 0 {
+		w, _, _ := next(n, none)
+		n.End(w)
+	}
+	held := func(p int) bool { return p < 3 || p == 6 || p == 8 } // of the last node's all but what is up to node 1 then
+	for range 2 {
+		victim, ok := n.Ask(held)
+		if !ok {
+			break
+		}
+		if _, err := n.Receive(victim, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if victim, ok := n.Ask(held); ok {
+		t.Fatalf("asks node %d again, and nothing has changed", victim)
+	}
+	n.Dead(2, held)
+	if victim, ok := n.Ask(held); !ok || victim != 1 {
+		t.Errorf("asks node %d, %v, when the last node is dead; want its heir", victim, ok)
+	}
+}
+
+// A work that is alone is in its owner's hand: nobody is asked for it.
+func TestNobodyIsAskedForOneWork(t *testing.T) {
+	for works := range 4 {
+		n := NewNode(0, 2, Divide(8, []int{0, 1}, 1), true)
+		for n.Left() > 0 {
+			w, _, _ := next(n, none)
+			n.End(w)
+		}
+		if _, ok := n.Ask(func(p int) bool { return p < 8-works }); ok != (works > 1) {
+			t.Errorf("another has %d works left, and is asked: %v", works, ok)
+		}
+	}
+}
