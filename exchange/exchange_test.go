@@ -576,3 +576,65 @@ func TestSure(t *testing.T) {
 		t.Error("not sure of the reader's word, for what others have said of it before")
 	}
 }
+
+// Which of several that are equally rare is asked for is chance: were it the first for all nodes, they would have nothing to give to each other.
+func TestTiesAreChance(t *testing.T) {
+	chosen := map[int]bool{}
+	for seed := range uint64(20) {
+		s := New(Config{Nodes: 2, Layout: layout(6), Rand: rand.New(rand.NewPCG(seed, 2))})
+		for i := range 6 {
+			s.Known(i)
+		}
+		s.Up(1)
+		s.Choked(1, false)
+		s.Announced(1, piece.Range{Lo: 0, Hi: 6})
+		ask, _ := s.Asks(t0)
+		if len(ask) != 1 {
+			t.Fatalf("asks %v, want one piece", ask)
+		}
+		chosen[ask[0].Piece] = true
+	}
+	if len(chosen) < 4 {
+		t.Errorf("of 6 pieces 20 nodes ask for %v first", chosen)
+	}
+}
+
+// In the end-game no block is asked of a third peer, each peer is asked for one share at a time, and nobody for any as long as there is a piece that nobody
+// was asked for.
+func TestEndgameIsBounded(t *testing.T) {
+	s := state(6, 1, false)
+	for rank, want := range []Request{{0, 0, 4}, {0, 2, 4}, {0, 1, 2}, {0, 0, 1}, {}} {
+		s.Announced(rank+1, piece.Range{Lo: 0, Hi: 1})
+		ask, _ := s.Asks(t0)
+		if want == (Request{}) && len(ask) > 0 || want != (Request{}) && !slices.Equal(ask, []Ask{{rank + 1, want}}) {
+			t.Errorf("asks %v of peer %d, want blocks %d to %d", ask, rank+1, want.Lo, want.Hi)
+		}
+	}
+	s = state(3, 2, false)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 1})
+	s.Asks(t0)
+	s.Announced(2, piece.Range{Lo: 0, Hi: 1})
+	if ask, _ := s.Asks(t0); len(ask) > 0 {
+		t.Errorf("asks %v once more, while nobody has piece 1", ask)
+	}
+}
+
+// A block that came and was thrown away is not owed any more, and asked for again if it is still wanted.
+func TestDiscardedIsAskedAgain(t *testing.T) {
+	s := state(2, 1, false)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 1})
+	s.Asks(t0)
+	for b := range 4 {
+		s.Discarded(1, 0, b, t0)
+		if want := unit.Bytes(3-b) * piece.BlockSize; s.peers[1].owes != want {
+			t.Errorf("owes %v after %d blocks, want %v", s.peers[1].owes, b+1, want)
+		}
+	}
+	s.Discarded(1, 0, 0, t0)
+	if s.peers[1].owes != 0 {
+		t.Errorf("owes %v after a block that it did not owe", s.peers[1].owes)
+	}
+	if ask, _ := s.Asks(t0); !slices.Equal(ask, []Ask{{1, Request{0, 0, 4}}}) {
+		t.Errorf("asks %v, want all blocks again", ask)
+	}
+}

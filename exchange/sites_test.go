@@ -769,3 +769,43 @@ func TestMateThatHangsIsNotWaitedFor(t *testing.T) {
 		t.Errorf("the mate is back: cancels %v, and the other piece could be imported: %v", cancel, s.Importable(1-of[2][0]))
 	}
 }
+
+// What crosses slowly from the only one that has it is not asked for again; it is when another has it, too.
+func TestWhoAloneHasItIsWaitedFor(t *testing.T) {
+	s := New(Config{Nodes: 4, Layout: layout(4), Sites: []int{0, 0, 1, 1}, Rand: rand.New(rand.NewPCG(1, 2))})
+	all := piece.NewSet(4)
+	for p := range 4 {
+		s.Known(p)
+		all.Add(p)
+	}
+	s.Importing(all)
+	for rank := 1; rank < 4; rank++ {
+		s.Up(rank)
+	}
+	s.Choked(2, false)
+	s.Announced(2, piece.Range{Lo: 0, Hi: 4})
+	if ask, _ := s.Asks(t0); len(ask) == 0 || ask[0].Peer != 2 {
+		t.Fatalf("asks %v, want the only one that has anything", ask)
+	}
+	if _, cancel := s.Asks(at(2 * SnubAfter)); len(cancel) > 0 {
+		t.Errorf("cancels %v, which nobody else has", cancel)
+	}
+	s.Announced(3, piece.Range{Lo: 0, Hi: 4})
+	if _, cancel := s.Asks(at(3 * SnubAfter)); len(cancel) == 0 || cancel[0].Peer != 2 {
+		t.Errorf("cancels %v, want what one owes that sends nothing", cancel)
+	}
+}
+
+// Who alone has what we lack hoards it if it gives nothing. Not if it is of another site, and we have not asked it since others send as much as crosses.
+func TestWhoWasNotAskedDoesNotHoard(t *testing.T) {
+	for _, rank := range []int{1, 2} {
+		s := alone(0)
+		s.Announced(rank, piece.Range{Lo: 0, Hi: 10})
+		if _, _, hoards := s.Hoards(rank, t0); hoards {
+			t.Errorf("peer %d hoards at once", rank)
+		}
+		if _, _, hoards := s.Hoards(rank, at(HoardAfter+1)); hoards != s.near(rank) {
+			t.Errorf("peer %d, which is of our site: %v, has given nothing for %v, and hoards: %v", rank, s.near(rank), HoardAfter, hoards)
+		}
+	}
+}
