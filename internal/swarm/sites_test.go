@@ -191,3 +191,49 @@ func TestImportsAreCheckedOnTheWire(t *testing.T) {
 		}
 	})
 }
+
+// A site of many nodes imports few pieces at a time; one of few nodes does where one of three sites has what the others want.
+func TestSitesOfManyNodesImportFewPieces(t *testing.T) {
+	swarmOf(t, 2, 4*unit.MiB, steal.Stream, func(b *bench) {
+		for _, tt := range []struct {
+			sites, nodes int // in each
+			most         int
+			few          bool
+		}{{1, 20, 0, true}, {2, 10, 0, true}, {2, 20, 16, false}, {3, 4, 16, true}} {
+			c := b.configs[0]
+			c.Layout.Piece = 16 * unit.KiB // 256 pieces
+			c.Members = nil
+			for k := range tt.sites {
+				for range tt.nodes {
+					c.Members = append(c.Members, Member{Name: nodeName(len(c.Members)), Site: string(rune('a' + k))})
+				}
+			}
+			if n := newNode(c); n.ex.AtOnce != tt.most || n.ex.Few != tt.few {
+				t.Errorf("%d sites of %d: %d pieces at a time, few %v; want %d, %v", tt.sites, tt.nodes, n.ex.AtOnce, n.ex.Few, tt.most, tt.few)
+			}
+		}
+	})
+}
+
+// What crosses into a site is stolen by who can take more: else a node would wait for what a slow one imports until that has all itself.
+func TestCrossingIsStolenFromTheSlow(t *testing.T) {
+	measures(t)
+	const size, link = 8 * unit.MiB, unit.Bandwidth(unit.MiB)
+	swarmOf(t, 4, size, steal.Stream, func(b *bench) {
+		b.inSites([]string{"east", "east", "west", "west"}, 0, 1)
+		for i := range b.configs {
+			b.configs[i].Layout.Piece = 64 * unit.KiB
+		}
+		b.onStar(all(link), func(i int) unit.Bandwidth {
+			if i == 3 {
+				return link / 8
+			}
+			return link
+		}, all(link))
+		b.run()
+		b.complete(BySource, seq(4)...)
+		if b.took[2] > b.took[3]/2 {
+			t.Errorf("one whose link is wide takes %v, and one of its site whose link is thin %v", b.took[2], b.took[3])
+		}
+	})
+}

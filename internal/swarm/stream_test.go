@@ -231,3 +231,16 @@ func TestSlowConnectionIsHedged(t *testing.T) {
 		t.Errorf("it takes %v when a connection hangs, and %v else", took["tired"], took["well"])
 	}
 }
+
+// Nor does a node that is alone wait for it, though nobody else could read in its place.
+func TestSlowConnectionOfALoneNodeIsHedged(t *testing.T) {
+	swarmOf(t, 1, 8*unit.MiB, steal.Stream, func(b *bench) {
+		b.configs[0].Store = &tiring{Store: slow{b.store, 512 << 10}, which: 4}
+		b.within(time.Hour)
+		b.run()
+		b.complete(BySource, 0)
+		if b.took[0] > time.Minute {
+			t.Errorf("it takes %v, of which it has waited for a connection that delivers nothing", b.took[0])
+		}
+	})
+}
