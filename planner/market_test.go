@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"math"
 	"testing"
 
 	"github.com/freshet/freshet/internal/lp"
@@ -72,5 +73,22 @@ func TestSetsAreTakenOnce(t *testing.T) {
 	c := n.common([]demand{d}, sets[0])
 	if c.add(0, sets[0]) || !c.add(0, sets[1]) || c.add(0, sets[1]) || len(c.market.prog.Cost) != 3 {
 		t.Errorf("%d columns, want 3", len(c.market.prog.Cost))
+	}
+}
+
+// What one capacity carries too much only those that cross it pay for.
+func TestFit(t *testing.T) {
+	n := star([2]float64{100, 100}, [2]float64{100, 100}, [2]float64{100, 1}, [2]float64{100, 100})
+	var pipes []pipe
+	for _, hosts := range [][]int32{{0, 1}, {0, 2}, {3, 2, 0}} {
+		q, _ := n.pipe(0, hosts)
+		pipes = append(pipes, q)
+	}
+	rates := []float64{99, 1.5, 0.5}
+	n.fit(pipes, rates)
+	for i, want := range []float64{99 * 100 / 100.5, 0.75, 0.25} {
+		if math.Abs(rates[i]-want) > 1e-9 {
+			t.Errorf("got %v; number %d is to be %v", rates, i, want)
+		}
 	}
 }
