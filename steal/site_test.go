@@ -485,3 +485,35 @@ func TestWhoTakesDoesNotHang(t *testing.T) {
 		}
 	}
 }
+
+// Two that could both overtake one that is slow do not claim the same of it, if what one claims the other hears at the next tick.
+func TestOneOvertakesAnImporter(t *testing.T) {
+	const tick = 50 * time.Millisecond
+	pools := []*Imports{NewImports(0, 3, []int{0, 1, 2}, 150), NewImports(1, 3, []int{0, 1, 2}, 150)}
+	taken := map[int]int{}
+	var said, heard []Claim
+	for at := time.Duration(0); at < 10*time.Second; at += tick {
+		heard, said = said, nil
+		for _, m := range pools {
+			for _, c := range heard {
+				if _, err := m.Took(c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			open := func(p int) bool { return m.Importer(p) == 2 }
+			_, tell := m.Overtake(noon.Add(at), 100*time.Millisecond, open, func(int) time.Duration { return time.Hour })
+			for _, c := range tell {
+				taken[c.Hands[0].Lo]++
+			}
+			said = append(said, tell...)
+		}
+	}
+	for p, times := range taken {
+		if times != 1 {
+			t.Errorf("piece %d is claimed %d times", p, times)
+		}
+	}
+	if len(taken) != len(pools) {
+		t.Errorf("pieces %v are claimed, want one by each", taken)
+	}
+}

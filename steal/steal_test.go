@@ -752,3 +752,19 @@ func TestNobodyIsAskedForOneWork(t *testing.T) {
 		}
 	}
 }
+
+// What a dead node has claimed is passed on by who hears of it first, once; what a living one claims it says itself.
+func TestClaimsOfTheDeadArePassedOn(t *testing.T) {
+	n := NewNode(0, 3, Divide(9, []int{0, 1, 2}, 1), true)
+	n.Dead(2, none)
+	for _, tt := range []struct {
+		claim Claim
+		want  int
+	}{
+		{Claim{2, []Hand{{3, 4, 1}}}, 1}, {Claim{2, []Hand{{3, 4, 1}}}, 0}, {Claim{1, []Hand{{6, 7, 1}}}, 0},
+	} {
+		if tell, err := n.Took(tt.claim); err != nil || len(tell) != tt.want {
+			t.Errorf("of %v it tells %v, %v; want %d claims", tt.claim, tell, err, tt.want)
+		}
+	}
+}
