@@ -12,7 +12,7 @@ import (
 )
 
 // This file reads from the store, as internal/swarm does (fetch.go). What is read next is
-// said in algorithm.go.
+// said in algorithm.go, as there in order.go.
 
 // fetch is one connection of a node to the store.
 type fetch struct {
