@@ -1,6 +1,12 @@
 package exchange
 
-import "iter"
+import (
+	"iter"
+	"time"
+)
+
+// MostRest is for how long a block that goes to a peer which is ahead waits at most: it waits for as long as the last one took.
+const MostRest = 80 * time.Millisecond
 
 const (
 	leadPart  = 160  // a lead is this part of all pieces, 0.6 %,

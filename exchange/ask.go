@@ -79,7 +79,7 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 		if p.snubbed {
 			limit = 1 // one try, so that it can show that it is back
 		} else if p.owes >= limit && !p.dry {
-			limit = max(limit, unit.Bytes(float64(p.in.at(now))*inFlight.Seconds()))
+			limit = max(limit, unit.Bytes(float64(p.in.at(now))*InFlight.Seconds()))
 		}
 		for p.owes < limit {
 			if p.dry {

@@ -59,7 +59,7 @@ func Abroad(self int, sites []int) (mine []int) {
 		of[k] = append(of[k], rank)
 	}
 	each := 2
-	if far(len(of)) {
+	if Far(len(of)) {
 		each = 1
 	}
 	ours := sites[self]
@@ -85,8 +85,8 @@ func Abroad(self int, sites []int) (mine []int) {
 	return mine
 }
 
-// far says whether of so many sites some are not numbered next to each other.
-func far(sites int) bool { return sites > 3 }
+// Far says whether of so many sites some are not numbered next to each other: no node of one has a partner in the other.
+func Far(sites int) bool { return sites > 3 }
 
 // Rechoke returns whom to tell that it is served, or no longer. Partners are, from when they are connected. In the
 // places of those partners that are not connected, or need nothing any more, others are for turnFor each who
@@ -100,7 +100,7 @@ func (s *State) Rechoke(now time.Time) (changes []Choke) {
 	}
 	s.stirred, s.turns = false, time.Time{}
 	free, others := 0, 0
-	if s.site != nil && far(len(s.site.has)) {
+	if s.site != nil && Far(len(s.site.has)) {
 		free = s.Slots / 4
 	}
 	for rank := range s.peers {

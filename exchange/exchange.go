@@ -43,9 +43,15 @@ import (
 const (
 	DefaultSlots  = 8                      // partners
 	SnubAfter     = 5 * time.Second        // owes blocks and sends none
+	InFlight      = 250 * time.Millisecond // of a peer's rate
 	turnFor       = 3 * time.Second        // who is no partner is served for as long, in turn
-	inFlight      = 250 * time.Millisecond // of a peer's rate
 	leastInFlight = 2                      // blocks
+)
+
+// What is up to whoever drives a State.
+const (
+	TickEvery    = 50 * time.Millisecond // it looks at slots and deadlines; news of what nobody else has is gathered for as long
+	ReconnectFor = 3 * time.Second       // a connection that was lost (Down) comes back, or its node is dead (Gone)
 )
 
 // Config says what is exchanged among whom.
@@ -254,6 +260,9 @@ func (s *State) wet() {
 		s.peers[rank].dry = false
 	}
 }
+
+// Had is the number of pieces that have a living holder.
+func (s *State) Had() int { return s.covered }
 
 // Covered says whether every piece has a living holder.
 func (s *State) Covered() bool { return s.covered == len(s.holders) }

@@ -20,6 +20,28 @@ import (
 // What only one site has leaves it once: the others share it, and have the rest from each other (queue, easier).
 // Who crosses best is asked first, and blocks that another site owes are not asked for again in an end-game.
 
+// NumberSites numbers the sites that nodes are in, whose names are given by rank (empty: in none), as Config.Sites has them; names are the sites' by number.
+// Both are nil if not at least two nodes differ: then there are no sites.
+func NumberSites(of []string) (sites []int, names []string) {
+	number, several := map[string]int{}, false
+	for _, name := range of {
+		several = several || name != of[0]
+		k := -1
+		if name != "" {
+			var known bool
+			if k, known = number[name]; !known {
+				k = len(names)
+				number[name], names = k, append(names, name)
+			}
+		}
+		sites = append(sites, k)
+	}
+	if !several {
+		return nil, nil
+	}
+	return sites, names
+}
+
 // lanes are how many peers of other sites are asked at once, whatever they deliver.
 const lanes = 2
 
@@ -529,7 +551,7 @@ func (s *State) lane(rank int) bool {
 	if s.near(rank) || p.owes > 0 || p.snubbed {
 		return true
 	}
-	enough := max(s.least(), unit.Bytes(float64(s.site.crosses)*inFlight.Seconds()))
+	enough := max(s.least(), unit.Bytes(float64(s.site.crosses)*InFlight.Seconds()))
 	return s.site.asked < lanes || s.site.flight < enough
 }
 

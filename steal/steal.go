@@ -45,6 +45,7 @@ package steal
 import (
 	"fmt"
 	"math/bits"
+	"time"
 
 	"github.com/freshet/freshet/piece"
 )
@@ -126,6 +127,9 @@ func DefaultPerWork(l piece.Layout, nodes int) int {
 // maxTerm is more often than any work changes hands; a term beyond it is a lie
 // that would make the next one overflow. A work of that term is given to nobody.
 const maxTerm = 1 << 24
+
+// AnswerWithin is how long a node waits for the answer to giveWork; then it is to GiveUp, and to ask another one.
+const AnswerWithin = 5 * time.Second
 
 // mostVain is how often in a row a node is asked for works in vain: while an answer is waited for nobody is overtaken, and who has many
 // works and never gives any would keep a thief waiting for as long as it likes.
@@ -265,9 +269,9 @@ func (n *Node) Back(works []int) {
 	n.list = append(back, n.list...)
 }
 
-// Foremost brings to the front of the list the work that comes first where works are read in turn, and returns how many pieces come before
+// foremost brings to the front of the list the work that comes first where works are read in turn, and returns how many pieces come before
 // it: what a node inherits may be due before its own. ok is false if there is no work.
-func (n *Node) Foremost(held Held) (place int, ok bool) {
+func (n *Node) foremost(held Held) (place int, ok bool) {
 	best := -1
 	for k, w := range n.list {
 		if (best < 0 || n.place[w] < n.place[n.list[best]]) && !n.missing(w, held).Empty() {

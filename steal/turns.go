@@ -156,6 +156,16 @@ func (t *Turns) May(place, had int) bool {
 	return true
 }
 
+// MayNext says the same of the work that a node is to read next; where works are read in turn it brings that to the front of its list. It is true
+// if there is none.
+func (t *Turns) MayNext(n *Node, held Held, had int) bool {
+	if t.state == together {
+		return true
+	}
+	place, ok := n.foremost(held)
+	return !ok || t.May(place, had)
+}
+
 // Due is for how long a work of that place has been one to read. Before that nobody can blame its owner, nor, where we do not know whether
 // others wait for their turn, while they get on.
 func (t *Turns) Due(place int, now time.Time) time.Duration {

@@ -230,17 +230,17 @@ func TestForemostAndDue(t *testing.T) {
 	d := Divide(16, seq(0, 4), 1) // places 0, 4, 8, 12 are the first node's
 	n := NewNode(0, 4, d, true)
 	held := piece.NewSet(16)
-	if place, ok := n.Foremost(held.Has); !ok || place != 0 {
+	if place, ok := n.foremost(held.Has); !ok || place != 0 {
 		t.Errorf("the first work has place %d, %v", place, ok)
 	}
 	held.Add(0)
-	if place, ok := n.Foremost(held.Has); !ok || place != 4 {
+	if place, ok := n.foremost(held.Has); !ok || place != 4 {
 		t.Errorf("when that is had, the first has place %d, %v", place, ok)
 	}
 	n.Dead(2, held.Has) // which had places 1, 5, 9, 13
 	order := []int{}
 	for {
-		place, ok := n.Foremost(held.Has)
+		place, ok := n.foremost(held.Has)
 		if !ok {
 			break
 		}
@@ -266,6 +266,14 @@ func TestForemostAndDue(t *testing.T) {
 	for place, want := range map[int]time.Duration{0: 9 * time.Second, 8: time.Second, 9: 0, 10: 0, 15: 0} {
 		if got := turns.Due(place, now); got != want {
 			t.Errorf("the work at place %d is one to read since %v, want %v", place, got, want)
+		}
+	}
+	none := piece.NewSet(16)
+	for self := range 5 { // the last one has no works
+		n := NewNode(self, 5, d, true)
+		want := self == 4 || n.place[n.list[0]] < turns.room
+		if got := turns.MayNext(n, none.Has, 0); got != want {
+			t.Errorf("node %d may read what comes next: %v, want %v, with %d at once", self, got, want, turns.room)
 		}
 	}
 	if got := new(Turns).Due(15, now); got < longest {

@@ -1,17 +1,13 @@
 package scenario
 
 import (
-	"math"
-
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
 
-// This file is what tells one algorithm from another: who begins with what, whether there is a
-// barrier, over how many connections a node reads from the store, what it reads next, and how much it
-// steals. All else is the same for all. A new algorithm has a name, a policy, and a branch where
-// it chooses otherwise.
+// This file is where algorithms differ: who begins with what, over how many connections a node reads from the store, what it reads
+// next, and how much it steals. What they set in the rules says steal.Policy.
 
 // Algorithms are those that can be simulated: all.
 var Algorithms = steal.Algorithms
@@ -28,7 +24,7 @@ type policy struct {
 
 func (s *Scenario) policy(readers int) policy {
 	p := policy{Policy: steal.PolicyOf(s.Algorithm, s.Layout, readers, s.PerWork), alone: s.Algorithm == steal.Flat, connections: 1}
-	if s.Algorithm == steal.Stream {
+	if p.Adapts {
 		p.connections = steal.MostStreams
 	}
 	return p
@@ -55,7 +51,7 @@ func (w *world) divide() {
 	for i := range w.nodes {
 		w.nodes[i].works = steal.NewNode(i, len(w.nodes), d, w.policy.Steals)
 		w.nodes[i].turns = &steal.Turns{}
-		if w.Algorithm == steal.Stream {
+		if w.policy.Adapts {
 			w.nodes[i].turns = steal.NewTurns(d, i, w.Layout)
 		}
 		for _, k := range late {
@@ -65,16 +61,7 @@ func (w *world) divide() {
 }
 
 // streams is over how many of its connections a node reads now.
-func (w *world) streams(i int) int {
-	switch n := &w.nodes[i]; {
-	case w.Algorithm != steal.Stream:
-		return w.policy.connections
-	case !n.turns.Settled(): // what more of them brought would be others' loss, or is not to be known yet
-		return 1
-	default:
-		return n.appetite.Streams()
-	}
-}
+func (w *world) streams(i int) int { return w.policy.Streams(w.nodes[i].appetite, w.nodes[i].turns) }
 
 // take is what a node reads from the store next, with one request: works, and the pieces of
 // them that are missing. There are no works if there is nothing to read, or not yet.
@@ -83,34 +70,24 @@ func (w *world) take(i int) (works []int, span piece.Range) {
 	if n.late && !w.policy.alone {
 		return nil, span
 	}
-	if !n.turns.Together() {
-		if place, ok := n.works.Foremost(n.ex.Held); ok && !n.turns.May(place, w.had(n)) {
-			n.waits = true
-			return nil, span
-		}
+	if !n.turns.MayNext(n.works, n.ex.Held, n.ex.Had()) {
+		n.waits = true
+		return nil, span
 	}
-	most := 1
-	if w.Algorithm == steal.Stream && n.turns.Together() {
-		most = n.appetite.Request(unit.Bytes(n.ex.Uncovered())*w.Layout.Piece, len(w.nodes))
-	}
+	most := w.policy.Request(n.appetite, n.turns, unit.Bytes(n.ex.Uncovered())*w.Layout.Piece, len(w.nodes))
 	return n.works.Next(most, n.ex.Held)
 }
 
-// beg asks another node for works once a node's list is empty: with stream while the last of its own are still being read, with others
-// when it has nothing left. What rests is its own to read yet.
+// beg asks another node for works once a node's list is empty.
 func (w *world) beg(i int) {
 	n := &w.nodes[i]
-	if w.policy.alone || n.late || n.ex.Covered() || w.Algorithm != steal.Stream && n.busy() > 0 || n.resting() > 0 {
+	if w.policy.alone || n.late || n.ex.Covered() || !w.policy.MayAsk(n.busy(), n.resting()) {
 		return
 	}
 	if victim, ok := n.works.Ask(n.ex.Held); ok {
 		n.asked++
 		w.after(answerWithin, event{kind: evGiveUp, node: int32(i), peer: n.asked})
-		most := math.MaxInt32
-		if w.Algorithm == steal.Stream {
-			most = n.appetite.Theft()
-		}
-		w.tell(i, victim, event{kind: evGiveWork, most: int32(most), pace: w.pace(i)})
+		w.tell(i, victim, event{kind: evGiveWork, most: int32(w.policy.Theft(n.appetite)), pace: w.pace(i)})
 	}
 }
 

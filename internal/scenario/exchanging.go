@@ -121,7 +121,7 @@ func (w *world) slots(i int) {
 	}
 }
 
-// yield looks who is ahead and can wait for a moment. On a real link a block to it rests for as long as the last one took, mostRest at most
+// yield looks who is ahead and can wait for a moment. On a real link a block to it rests for as long as the last one took, exchange.MostRest at most
 // (yield.go), so that of a link that is full it gets so much less, and others the rest; here its flow weighs so much less. How fast it
 // is counts as of the moment at which it is ahead, and it is looked at again when it is no more.
 func (w *world) yield(i int) {
@@ -248,7 +248,6 @@ func (w *world) carried(k int32) {
 // few is how many blocks may be left in a queue when the receiver's State asks for more: less
 // than comes in a quarter second, one at least.
 func (w *world) few(c *conn) int {
-	const inFlight = 0.25 // seconds, as in package exchange
 	return max(1, int(math.Ceil(w.sim.Rate(c.flow)*inFlight/float64(piece.BlockSize)))-1)
 }
 

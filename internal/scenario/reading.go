@@ -68,7 +68,7 @@ func (w *world) fetch(i int) {
 	for k := range n.fetches {
 		switch f := &n.fetches[k]; {
 		case !f.rests:
-		case n.turns.May(n.works.PlaceOf(f.works[0]), w.had(n)):
+		case n.turns.May(n.works.PlaceOf(f.works[0]), n.ex.Had()):
 			w.clock(n)
 			f.rests = false
 			w.ask(i, k)
@@ -161,7 +161,7 @@ func (w *world) pieceTime(n *node) time.Duration {
 
 // pace is when a node begins the next work, and how long one takes it; of other algorithms than stream nothing that others go by.
 func (w *world) pace(i int) steal.Pace {
-	if w.Algorithm != steal.Stream {
+	if !w.policy.Adapts {
 		return steal.Pace{}
 	}
 	n := &w.nodes[i]
@@ -205,9 +205,6 @@ func (w *world) begun(i, k int) {
 	}
 }
 
-// had is how many pieces a node knows somebody to have.
-func (w *world) had(n *node) int { return w.Layout.Count() - n.ex.Uncovered() }
-
 // turn looks whether it is a node's turn to read. What it has begun when it is not rests, and goes on where it
 // was.
 func (w *world) turn(i int) {
@@ -216,10 +213,10 @@ func (w *world) turn(i int) {
 		return
 	}
 	read, busy := n.reading(w)
-	n.turns.Note(read, busy > 0, w.had(n), w.now)
+	n.turns.Note(read, busy > 0, n.ex.Had(), w.now)
 	for k := range n.fetches {
 		f := &n.fetches[k]
-		if !f.busy || f.rests || n.turns.May(n.works.PlaceOf(f.works[0]), w.had(n)) {
+		if !f.busy || f.rests || n.turns.May(n.works.PlaceOf(f.works[0]), n.ex.Had()) {
 			continue
 		}
 		m := w.sim.Moved(f.flow)

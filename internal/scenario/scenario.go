@@ -47,7 +47,7 @@ type Scenario struct {
 	Network    *topo.Network
 	Layout     piece.Layout
 	Algorithm  string
-	PerWork    int // pieces per work unit; zero: as in internal/swarm
+	PerWork    int // pieces per work unit; zero: as steal.PolicyOf has it
 	Neighbours int // most peers that a node exchanges with
 	Store      Store
 	Events     []Event // by time

@@ -31,32 +31,22 @@ func (w *world) locate() {
 	if w.policy.alone {
 		return
 	}
-	x, several := &places{store: -1}, false
-	number := map[string]int{}
+	of := make([]string, len(w.nodes))
 	for i := range w.nodes {
-		name := w.Network.Hosts[w.nodes[i].host].Site
-		several = several || name != w.Network.Hosts[w.nodes[0].host].Site
-		if name == "" {
-			x.of = append(x.of, -1)
-			continue
-		}
-		k, ok := number[name]
-		if !ok {
-			k = len(x.names)
-			number[name] = k
-			x.names, x.mates = append(x.names, name), append(x.mates, nil)
-		}
-		x.of = append(x.of, k)
-		if !w.nodes[i].late {
+		of[i] = w.Network.Hosts[w.nodes[i].host].Site
+	}
+	sites, names := exchange.NumberSites(of)
+	if sites == nil {
+		return
+	}
+	x := &places{of: sites, names: names, mates: make([][]int, len(names)), crossed: make([]float64, len(names)), store: -1}
+	for i, k := range sites {
+		if k >= 0 && !w.nodes[i].late {
 			x.mates[k] = append(x.mates[k], i)
 		}
 	}
-	if !several {
-		return
-	}
-	x.crossed = make([]float64, len(x.names))
-	if k, ok := number[w.siteOfPlaces()[w.Store.At]]; ok && w.Store.At != "" {
-		x.store = k
+	if w.Store.At != "" {
+		x.store = slices.Index(names, w.siteOfPlaces()[w.Store.At])
 	}
 	w.places = x
 }
@@ -104,7 +94,7 @@ func (w *world) graph(rng *rand.Rand) [][]int32 {
 					with[i], with[k] = append(with[i], int32(k)), append(with[k], int32(i))
 				}
 			}
-			if len(w.places.names) <= 3 { // it knows some in each
+			if !exchange.Far(len(w.places.names)) { // it knows some in each
 				continue
 			}
 		}

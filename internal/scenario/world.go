@@ -16,15 +16,17 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
-// Times that internal/swarm has, in seconds.
+// Times in seconds. Those without a value of their own are the rules'.
 const (
-	tickEvery    = 0.05 // announcements are gathered for as long; slots are looked at
-	reconnectFor = 3    // a lost connection comes back, or its node is dead
-	silentFor    = 20   // then the connection to a node that sends nothing is given up
-	answerWithin = 5    // giveWork; then another node is asked
-	turnEvery    = 1    // a node looks whose turn it is to be served
-	feelEvery    = 0.25 // a node looks at how fast it reads from the store
-	mostRest     = 0.08 // that a block waits which is for a peer that is ahead
+	second       = float64(time.Second)
+	tickEvery    = float64(exchange.TickEvery) / second // announcements are gathered for as long
+	reconnectFor = float64(exchange.ReconnectFor) / second
+	inFlight     = float64(exchange.InFlight) / second
+	mostRest     = float64(exchange.MostRest) / second
+	answerWithin = float64(steal.AnswerWithin) / second
+	silentFor    = 20   // then the connection to a node that sends nothing is given up, as internal/peer does
+	turnEvery    = 1    // a node looks whose turn it is to be served; in internal/swarm with every tick
+	feelEvery    = 0.25 // a node looks at how fast it reads from the store; likewise
 )
 
 // Streams of randomness, all from the scenario's seed. Those of nodes begin at streamNodes.
@@ -463,10 +465,10 @@ func (w *world) begin(i int) {
 	if w.hops == 0 && len(n.peers) > exchange.DefaultSlots || w.hops > 0 && w.places != nil { // else all peers are partners
 		w.after(turnEvery, event{kind: evTick, node: int32(i)})
 	}
-	if w.Algorithm == steal.Stream {
+	if w.policy.Yields {
 		w.after(tickEvery, event{kind: evYield, node: int32(i)})
 	}
-	if w.Algorithm == steal.Stream && !n.late {
+	if w.policy.Adapts && !n.late {
 		w.feel(i)
 	}
 	if n.turns.Matters() {

@@ -86,7 +86,7 @@ func TestCountersSayWhatWasMoved(t *testing.T) {
 				}
 				spent += c.Spent(account.Doing(is))
 			}
-			if d := b.took[i] - spent; d.Abs() > 2*tickEvery { // the first tick is a moment after its beginning
+			if d := b.took[i] - spent; d.Abs() > 2*exchange.TickEvery { // the first tick is a moment after its beginning
 				t.Errorf("n%d: took %v and was at something for %v", i, b.took[i], spent)
 			}
 		}
@@ -218,7 +218,7 @@ func TestWaitForTheDisk(t *testing.T) {
 		b.run()
 		b.complete(BySource, 0, 1)
 		for i := range counters {
-			if got := counters[i].Spent(account.ForDisk); (got - disk).Abs() > 2*tickEvery {
+			if got := counters[i].Spent(account.ForDisk); (got - disk).Abs() > 2*exchange.TickEvery {
 				t.Errorf("n%d waited for its disk for %v, which took %v", i, got, disk)
 			}
 		}

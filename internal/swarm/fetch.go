@@ -304,7 +304,7 @@ func (n *node) relieved() {
 // lagging breaks off what comes over a connection that hardly delivers, as measured by our others and by
 // this one's past: what is left is read over another. Each time that this brings nothing the next waits for twice as long.
 func (n *node) lagging() {
-	if n.Algorithm != steal.Stream || !n.Object.Ranges || n.now.Before(n.quiet) || n.Members[n.Self].Held || !n.twice.May(n.Layout.Piece) {
+	if !n.policy.Adapts || !n.Object.Ranges || n.now.Before(n.quiet) || n.Members[n.Self].Held || !n.twice.May(n.Layout.Piece) {
 		return
 	}
 	own := n.expected(n.streams()) << min(n.broken, 10)

@@ -26,8 +26,8 @@ func lone(self, nodes, pieces int) *node {
 	l := piece.Layout{Size: unit.Bytes(pieces) * unit.MiB, Piece: unit.MiB}
 	now := time.Unix(1e9, 0)
 	n := &node{
-		Config: Config{Self: self, Layout: l, Algorithm: steal.Stream, Object: objstore.Object{Ranges: true}, Log: slog.New(slog.DiscardHandler)},
-		policy: policy{perWork: 1, steals: true}, now: now, began: now, read: time.Second,
+		Config: Config{Self: self, Layout: l, Object: objstore.Object{Ranges: true}, Log: slog.New(slog.DiscardHandler)},
+		policy: steal.PolicyOf(steal.Stream, l, nodes, 1), now: now, began: now, read: time.Second,
 		neighbours: make([]neighbour, nodes), man: exchange.NewManifest(l),
 		ex:       exchange.New(exchange.Config{Self: self, Nodes: nodes, Layout: l, Rand: rand.New(rand.NewPCG(1, 1))}),
 		works:    steal.NewNode(self, nodes, steal.Divide(pieces, seq(nodes), 1), true),
@@ -117,7 +117,7 @@ func TestWhenWorksAreAskedFor(t *testing.T) {
 		{steal.Stream, false, true, 0},
 	} {
 		n := lone(0, 2, 8)
-		n.Algorithm, n.commits = tt.algorithm, tt.commits
+		n.policy, n.commits = steal.PolicyOf(tt.algorithm, n.Layout, 2, 1), tt.commits
 		for n.works.Left() > 0 {
 			works, _ := n.works.Next(1, n.ex.Held)
 			if tt.reads && n.works.Left() == 0 {
@@ -160,7 +160,7 @@ func TestThiefGetsWhatItAsksFor(t *testing.T) {
 		{steal.Steal, 100, steal.Pace{Free: time.Hour, Each: time.Second}, 4},
 	} {
 		n := lone(0, 2, 16)
-		n.Algorithm = tt.algorithm
+		n.policy = steal.PolicyOf(tt.algorithm, n.Layout, 2, 1)
 		l := &link{rank: 1, out: newOutbox(1 << 20)}
 		n.neighbours[1].link = l
 		if err := n.message(evMessage{link: l, kind: kindGiveWork, payload: appendGiveWork(nil, tt.most, tt.pace)}); err != nil {
@@ -185,9 +185,9 @@ func TestThiefGetsWhatItAsksFor(t *testing.T) {
 func TestRequestsFollowTheRate(t *testing.T) {
 	for algorithm, want := range map[string]int{steal.Stream: 5, steal.Steal: 1} {
 		n := lone(0, 2, 256)
-		n.Algorithm = algorithm
+		n.policy = steal.PolicyOf(algorithm, n.Layout, 2, 1)
 		for k := range 21 { // 10 MiB/s, for a second; then a second connection is tried
-			n.appetite.Read(unit.Bytes(k)*unit.MiB/2, 1, n.now.Add(time.Duration(k)*tickEvery))
+			n.appetite.Read(unit.Bytes(k)*unit.MiB/2, 1, n.now.Add(time.Duration(k)*exchange.TickEvery))
 		}
 		if o, ok := n.order(); !ok || len(o.works) != want || o.span.Len() != want || len(o.take) != want {
 			t.Errorf("%s: asks for works %v, pieces %v, over %d connections; want %d works", algorithm, o.works, o.span, n.appetite.Streams(), want)
@@ -209,8 +209,8 @@ func TestInheritedTurnComesFirst(t *testing.T) {
 		if !n.turns.Together() { // half of them rest
 			rate = 40_000
 		}
-		n.now = n.now.Add(tickEvery)
-		read += rate * tickEvery.Seconds()
+		n.now = n.now.Add(exchange.TickEvery)
+		read += rate * exchange.TickEvery.Seconds()
 		n.turns.Note(unit.Bytes(read), true, 0, n.now)
 	}
 	n.works.Dead(0, n.ex.Held)
@@ -272,7 +272,7 @@ func TestWhichConnectionsLag(t *testing.T) {
 		{"it has been of no use once", func(n *node, _ *fetch) { n.broken = 1 }, false},
 		{"there are two connections", func(n *node, _ *fetch) {
 			for k := 0; n.appetite.Streams() == 1; k++ {
-				n.appetite.Read(unit.Bytes(k)*unit.MiB, 1, n.now.Add(time.Duration(k)*tickEvery))
+				n.appetite.Read(unit.Bytes(k)*unit.MiB, 1, n.now.Add(time.Duration(k)*exchange.TickEvery))
 			}
 		}, false},
 		{"nothing has been read", func(n *node, _ *fetch) { n.fromStore.Store(0) }, false},
@@ -281,7 +281,7 @@ func TestWhichConnectionsLag(t *testing.T) {
 		{"it waits for its turn", func(_ *node, f *fetch) { f.rests = true }, false},
 		{"it is read again", func(_ *node, f *fetch) { f.audit = comparing }, false},
 		{"only one copy may leave the store", func(n *node, _ *fetch) { n.twice = steal.NewTwice(n.Layout.Size, 2, 1) }, false},
-		{"the algorithm is the paper's", func(n *node, _ *fetch) { n.Algorithm = steal.Steal }, false},
+		{"the algorithm is the paper's", func(n *node, _ *fetch) { n.policy = steal.PolicyOf(steal.Steal, n.Layout, 2, 1) }, false},
 		{"the source has no ranges", func(n *node, _ *fetch) { n.Object.Ranges = false }, false},
 	} {
 		n := lone(0, 2, 8)
@@ -364,7 +364,7 @@ func TestWhoMayReadTwice(t *testing.T) {
 		{"it has works left", func(n *node) { n.works = steal.NewNode(0, nodes, steal.Divide(nodes, seq(nodes), 1), true) }, false},
 		{"it is of a site", func(n *node) { n.imports = steal.NewImports(0, nodes, []int{0, 1}, nodes) }, false},
 		{"others may wait for their turn", func(n *node) { n.turns = steal.NewTurns(steal.Divide(nodes, seq(nodes), 1), 0, n.Layout) }, false},
-		{"the algorithm is the paper's", func(n *node) { n.Algorithm = steal.Steal }, false},
+		{"the algorithm is the paper's", func(n *node) { n.policy = steal.PolicyOf(steal.Steal, n.Layout, 2, 1) }, false},
 		{"the source has no ranges", func(n *node) { n.Object.Ranges = false }, false},
 		{"it has had the object before", func(n *node) { n.Members[0].Held = true }, false},
 	} {
@@ -406,7 +406,7 @@ func TestWhatIsReadTwice(t *testing.T) {
 		} else {
 			peers += 64 * unit.KiB
 		}
-		n.twice.Note(store, peers, reads, !reads, n.now.Add(time.Duration(k)*tickEvery))
+		n.twice.Note(store, peers, reads, !reads, n.now.Add(time.Duration(k)*exchange.TickEvery))
 	}
 	var read []int
 	for len(read) <= 4 {
@@ -464,10 +464,10 @@ func TestWhenNewsGoesAlone(t *testing.T) {
 		{"to who is not", false, false, false, false, gatherApart},
 		{"to one of our site, who is not", false, false, true, true, gatherFor},
 		{"to one of another site, who is not", false, false, false, true, gatherApart},
-		{"what nobody else has, to who is served", true, true, false, false, tickEvery},
-		{"what nobody else has, to who is not", true, false, false, false, tickEvery},
-		{"what nobody else has, to one of our site, who is not", true, false, true, true, tickEvery},
-		{"what nobody else has, to one of another site, who is served", true, true, false, true, tickEvery},
+		{"what nobody else has, to who is served", true, true, false, false, exchange.TickEvery},
+		{"what nobody else has, to who is not", true, false, false, false, exchange.TickEvery},
+		{"what nobody else has, to one of our site, who is not", true, false, true, true, exchange.TickEvery},
+		{"what nobody else has, to one of another site, who is served", true, true, false, true, exchange.TickEvery},
 		{"what nobody else has, to one of another site, who is not", true, false, false, true, gatherAbroad},
 	} {
 		n := lone(0, 3, 4)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
@@ -48,7 +49,7 @@ func TestOneHolderIsWrong(t *testing.T) {
 }
 
 // TestHoldersDie has what only they had read from the store at once, though it
-// was on its way from them: a connection that is lost may come back for reconnectFor, and no other wait is due, least of all that for a node which
+// was on its way from them: a connection that is lost may come back for a while, and no other wait is due, least of all that for a node which
 // was never connected.
 func TestHoldersDie(t *testing.T) {
 	const size, link, dies = 20 * unit.MiB, unit.Bandwidth(16 * unit.MiB), 800 * time.Millisecond
@@ -70,7 +71,7 @@ func TestHoldersDie(t *testing.T) {
 		b.run()
 		b.complete(BySource, 1)
 		whole := time.Duration(float64(size) / float64(link) * float64(time.Second)) // what was left takes less
-		if most := dies + reconnectFor + tickEvery + whole; b.took[1] > most || b.results[1].StoreBytes == 0 || b.results[1].StoreBytes == size {
+		if most := dies + exchange.ReconnectFor + exchange.TickEvery + whole; b.took[1] > most || b.results[1].StoreBytes == 0 || b.results[1].StoreBytes == size {
 			t.Errorf("n1 took %v and read %v from the store, want less than %v and some", b.took[1], b.results[1].StoreBytes, most)
 		}
 	})

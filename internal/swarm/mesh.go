@@ -119,7 +119,7 @@ func (n *node) lost(nb *neighbour, rank int) {
 	}
 }
 
-// down notes the end of a link. A member may come back within reconnectFor,
+// down notes the end of a link. A member may come back within exchange.ReconnectFor,
 // unless it left or broke the protocol.
 func (n *node) down(ctx context.Context, ev evDown) {
 	n.gave(ev.link)
@@ -147,9 +147,9 @@ func (n *node) down(ctx context.Context, ev evDown) {
 			ev.err = errors.New("closed the connection")
 		}
 		nb.silent = nb.silent || errors.Is(ev.err, os.ErrDeadlineExceeded)
-		nb.deadline, nb.why = n.now.Add(reconnectFor), ev.err
+		nb.deadline, nb.why = n.now.Add(exchange.ReconnectFor), ev.err
 		if rank > n.Self {
-			n.dial(ctx, rank, reconnectFor)
+			n.dial(ctx, rank, exchange.ReconnectFor)
 		}
 	}
 }
@@ -258,10 +258,10 @@ func (n *node) remind() {
 		if l == nil {
 			continue
 		}
-		patience, urgently := gatherApart, tickEvery
+		patience, urgently := gatherApart, exchange.TickEvery
 		switch {
 		case n.ex.Have().Full():
-			patience = tickEvery
+			patience = exchange.TickEvery
 		case n.ex.Fed(rank) || n.mate(rank):
 			patience = gatherFor
 		case n.foreign(rank):

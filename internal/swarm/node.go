@@ -21,29 +21,27 @@ import (
 )
 
 const (
-	tickEvery    = 50 * time.Millisecond  // slots and deadlines are looked at; news of what nobody else has goes alone after as long
-	gatherFor    = 200 * time.Millisecond // other news to those whom we serve: those pieces can be had elsewhere
-	gatherApart  = time.Second            // to others, who could not ask us for them
+	gatherFor    = 200 * time.Millisecond // news goes alone after as long to those whom we serve; of what nobody else has after exchange.TickEvery
+	gatherApart  = time.Second            // to others, who could not ask us for it
 	gatherAbroad = 500 * time.Millisecond // to such ones in other sites, also of what nobody else has: there a piece takes longer to come
 	reportEvery  = 250 * time.Millisecond // progress
 	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
-	reconnectFor = 3 * time.Second        // a lost connection comes back, or its node is dead
 	stallAfter   = 30 * time.Second       // nothing came from anywhere: read what is missing ourselves
 	leaveAfter   = 2 * time.Minute        // we are done, and a peer that is not makes no progress
 	auditAfter   = 15 * time.Second       // nothing came, and pieces are in doubt that others should read again
-	answerWithin = 5 * time.Second        // giveWork; then another node is asked
 )
 
-// node is the state of one node's part; only its loop touches it, but for the
-// Config, asm and events.
+// node is the state of one node's part. Only its loop touches it, but for what stands before now, which never changes or takes care of itself, and what is atomic.
 type node struct {
 	Config
-	policy
-	asm    *assembly
-	stored syscall.RawConn // the file, if it can go to a socket without us; nil: it cannot
-	events chan any
-	ended  chan struct{} // closed when the loop takes no more events
-	wg     sync.WaitGroup
+	policy  steal.Policy // with what follows from what there is to read from
+	sources []int        // who reads from that at first, in order
+	keeps   *piece.Set   // pieces that were in their place here before; nil: none
+	asm     *assembly
+	stored  syscall.RawConn // the file, if it can go to a socket without us; nil: it cannot
+	events  chan any
+	ended   chan struct{} // closed when the loop takes no more events
+	wg      sync.WaitGroup
 
 	now        time.Time
 	ex         *exchange.State
@@ -56,7 +54,6 @@ type node struct {
 
 	sums     []uint64        // by piece: the digest of our copy, if we have it
 	missing  []int           // by object: how many of its pieces are
-	keeps    *piece.Set      // pieces that are in their place here already; nil: none
 	whole    int             // objects of which none is
 	shaken   map[int]bool    // pieces whose digest changed while they were put together
 	suspects map[int]suspect // by piece that is being read again for that
@@ -108,7 +105,7 @@ type node struct {
 
 // neighbour is what the loop knows of another member.
 //
-//	waiting ──evUp──> up ──evDown──> waiting (again, for reconnectFor)
+//	waiting ──evUp──> up ──evDown──> waiting (again, for exchange.ReconnectFor)
 //	   └─ deadline ─> dead <── leave, violation ── up
 type neighbour struct {
 	link      *link // nil unless up
@@ -157,12 +154,13 @@ func newNode(c Config) *node {
 		c.Objects = []objstore.Object{c.Object}
 	}
 	n := &node{
-		Config: c, policy: c.policy(),
+		Config: c,
 		events: make(chan any, 64), ended: make(chan struct{}),
 		now: now, moved: now, idle: now, twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
 		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{},
 		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
+	n.policy, n.sources = c.policy()
 	for i := range c.Objects {
 		if n.missing = append(n.missing, c.Layout.Pieces(i).Len()); n.missing[i] == 0 {
 			n.whole++
@@ -173,20 +171,20 @@ func newNode(c Config) *node {
 	}
 	n.asm = newAssembly(c.Layout, n.algorithm)
 	n.keeps = keeps(c)
-	sites := siteNumbers(c.Members)
+	sites, names := numberSites(c.Members)
 	mates := mates(sites, c.Self)
-	atOnce, few := steal.AtOnce(len(mates), 1+slices.Max(append([]int{-1}, sites...)), c.Layout.Count())
+	atOnce, few := steal.AtOnce(len(mates), len(names), c.Layout.Count())
 	n.ex = exchange.New(exchange.Config{
-		Self: c.Self, Nodes: len(c.Members), Layout: c.Layout, Barrier: n.barrier,
+		Self: c.Self, Nodes: len(c.Members), Layout: c.Layout, Barrier: n.policy.Barrier,
 		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Sites: sites, AtOnce: atOnce, Few: few,
 	})
 	if mates != nil {
 		n.imports = steal.NewImports(c.Self, len(c.Members), mates, c.Layout.Count())
 		n.ex.Importing(n.imports.Mine())
 	}
-	n.appetite = steal.NewAppetite(unit.Bytes(n.perWork) * c.Layout.Piece)
-	d := steal.Divide(c.Layout.Count(), n.sources, n.perWork)
-	n.works, n.turns = steal.NewNode(c.Self, len(c.Members), d, n.steals), n.newTurns(d)
+	n.appetite = steal.NewAppetite(unit.Bytes(n.policy.PerWork) * c.Layout.Piece)
+	d := steal.Divide(c.Layout.Count(), n.sources, n.policy.PerWork)
+	n.works, n.turns = steal.NewNode(c.Self, len(c.Members), d, n.policy.Steals), n.newTurns(d)
 	for rank, m := range c.Members {
 		if m.blind() {
 			n.works.Excuse(rank)
@@ -233,7 +231,7 @@ func (n *node) run(ctx context.Context) (err error) {
 			n.dial(ctx, rank, connectFor)
 		}
 	}
-	tick := time.NewTicker(tickEvery)
+	tick := time.NewTicker(exchange.TickEvery)
 	defer tick.Stop()
 	for {
 		n.step(ctx)
@@ -437,7 +435,7 @@ func (n *node) tick(ctx context.Context) {
 	n.yield()
 	n.count()
 	n.rechoke()
-	if n.now.Sub(n.asked) > answerWithin {
+	if n.now.Sub(n.asked) > steal.AnswerWithin {
 		n.works.GiveUp()
 	}
 	n.relieved()
@@ -467,7 +465,7 @@ func (n *node) tick(ctx context.Context) {
 	}
 	n.unheard(silent...)
 	fromStore := unit.Bytes(n.fromStore.Load())
-	n.turns.Note(fromStore, n.atStore() > 0 && !n.now.Before(n.quiet), n.covered(), n.now)
+	n.turns.Note(fromStore, n.atStore() > 0 && !n.now.Before(n.quiet), n.ex.Had(), n.now)
 	n.takeTurns()
 	n.appetite.Read(fromStore, n.atStore(), n.now)
 	idle := n.spare() && n.ex.Offered() > 0 && !n.now.Before(n.quiet) // a pause of the store says nothing of peers

@@ -2,7 +2,6 @@ package swarm
 
 import (
 	"context"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -56,16 +55,11 @@ func (n *node) order() (o order, ok bool) {
 			return o, true
 		}
 	}
-	if !n.turns.Together() {
-		if place, ok := n.works.Foremost(n.ex.Held); ok && !n.turns.May(place, n.covered()) {
-			n.waits = true
-			return o, false
-		}
+	if !n.turns.MayNext(n.works, n.ex.Held, n.ex.Had()) {
+		n.waits = true
+		return o, false
 	}
-	most := 1
-	if n.Algorithm == steal.Stream && n.turns.Together() {
-		most = n.appetite.Request(unit.Bytes(n.ex.Uncovered())*n.Layout.Piece, len(n.Members))
-	}
+	most := n.policy.Request(n.appetite, n.turns, unit.Bytes(n.ex.Uncovered())*n.Layout.Piece, len(n.Members))
 	for {
 		works, span := n.works.Next(most, n.ex.Held)
 		if len(works) == 0 {
@@ -141,7 +135,7 @@ func (n *node) again() (o order, ok bool) {
 // spare says whether there is nothing that we were to read, as far as we know. A node of a site leaves it at that: what it
 // read though others have it might enter the site twice; and so does one of a job that reads in turn: what it read others would lack.
 func (n *node) spare() bool {
-	return n.imports == nil && !n.turns.Shares() && n.Algorithm == steal.Stream && n.Object.Ranges && !n.Members[n.Self].Held && !n.works.Busy()
+	return n.imports == nil && !n.turns.Shares() && n.policy.Adapts && n.Object.Ranges && !n.Members[n.Self].Held && !n.works.Busy()
 }
 
 // underWay says whether a piece is being read from the store.
@@ -257,40 +251,28 @@ func (n *node) overtake() {
 	n.tellClaims(tell)
 }
 
-// ask asks another node for works once our list is empty. An answer may wait behind blocks on the links, both ways. So stream
-// asks while the last of its own is still being read; in the paper a node asks when it has nothing left.
+// ask asks another node for works once our list is empty.
 func (n *node) ask() {
-	if n.commits || n.done || n.fatal != nil || n.ex.Covered() || n.Members[n.Self].blind() || n.Algorithm != steal.Stream && len(n.fetches) > 0 {
-		return
-	}
-	if n.atStore() < len(n.fetches) { // what rests is ours to read yet
+	if n.commits || n.done || n.fatal != nil || n.ex.Covered() || n.Members[n.Self].blind() || !n.policy.MayAsk(len(n.fetches), len(n.fetches)-n.atStore()) {
 		return
 	}
 	if victim, ok := n.works.Ask(n.ex.Held); ok {
 		n.asked = n.now
-		n.send(victim, kindGiveWork, appendGiveWork(nil, n.loot(), n.pace()))
+		n.send(victim, kindGiveWork, appendGiveWork(nil, n.policy.Theft(n.appetite), n.pace()))
 	}
 }
 
 // streams is how many orders may be under way at once.
 func (n *node) streams() int {
-	if n.Algorithm == steal.Stream && n.Object.Ranges && n.turns.Settled() { // else what more of them brought would be others' loss, or is not to be known yet
-		return n.appetite.Streams()
+	if !n.Object.Ranges {
+		return 1
 	}
-	return 1
-}
-
-// loot is how many works a theft may bring: in the paper half of what there is.
-func (n *node) loot() int {
-	if n.Algorithm == steal.Stream {
-		return n.appetite.Theft()
-	}
-	return math.MaxInt32
+	return n.policy.Streams(n.appetite, n.turns)
 }
 
 // pace is when we begin the next work, and how long one takes; of other algorithms than stream nothing that others go by.
 func (n *node) pace() steal.Pace {
-	if n.Algorithm != steal.Stream {
+	if !n.policy.Adapts {
 		return steal.Pace{}
 	}
 	var inHand []steal.Reading
@@ -303,5 +285,5 @@ func (n *node) pace() steal.Pace {
 		}
 		inHand = append(inHand, r)
 	}
-	return steal.NewPace(n.pieceTime(), n.perWork, n.streams(), inHand)
+	return steal.NewPace(n.pieceTime(), n.policy.PerWork, n.streams(), inHand)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/steal"
 )
 
@@ -13,24 +14,13 @@ import (
 //	                               <── imports ──────
 //	                               ── tookImports ──> all of the site
 
-// siteNumbers are the sites of members by rank, as package exchange has them; nil if there are no two.
-func siteNumbers(members []Member) (sites []int) {
-	number, several := map[string]int{}, false
-	for _, m := range members {
-		several = several || m.Site != members[0].Site
-		k := -1
-		if m.Site != "" {
-			if _, ok := number[m.Site]; !ok {
-				number[m.Site] = len(number)
-			}
-			k = number[m.Site]
-		}
-		sites = append(sites, k)
+// numberSites are the sites of members, as exchange.NumberSites has them.
+func numberSites(members []Member) (sites []int, names []string) {
+	of := make([]string, len(members))
+	for rank, m := range members {
+		of[rank] = m.Site
 	}
-	if !several {
-		return nil
-	}
-	return sites
+	return exchange.NumberSites(of)
 }
 
 // mates are the ranks of those in self's site, itself included; nil if it is not in one of several.

@@ -88,7 +88,7 @@ type Config struct {
 	Objects   []objstore.Object // that it is made of, one behind the other as Layout cuts them; none: it is one
 	Kept      []bool            // by object: its file is in its place here already, of this version, and can be read in File; none: no object is
 	Layout    piece.Layout
-	PerWork   int            // pieces per work unit; zero: steal.DefaultPerWork
+	PerWork   int            // pieces per work unit; zero: as steal.PolicyOf has it
 	Store     objstore.Store // retries and limits are its own business; a patient one shares its pauses with the job
 	// SourceCopies is how many times the object may leave the store at most, by stream. One: nothing is read
 	// twice unless something fails. Zero: where peers give a node less than the store would, it reads what others have, too.
@@ -190,37 +190,27 @@ func (c *Config) readable() bool {
 	return slices.ContainsFunc(c.Members, func(m Member) bool { return !m.NoAccess || m.Held })
 }
 
-// policy is what the algorithm sets in the rules (steal.Policy), or what there is to read from.
-type policy struct {
-	sources []int // who reads from the store at first, in order
-	perWork int   // pieces
-	steals  bool
-	barrier bool
-}
-
-func (c *Config) policy() policy {
-	p := policy{perWork: max(1, c.Layout.Count())}
+// policy is what the algorithm sets in the rules, or what there is to read from, and who reads from that at first, in order.
+func (c *Config) policy() (p steal.Policy, sources []int) {
+	var held, readers []int
 	for rank, m := range c.Members {
 		if m.Held {
-			p.sources = append(p.sources, rank)
+			held = append(held, rank)
+		}
+		if !m.NoAccess {
+			readers = append(readers, rank)
 		}
 	}
+	p = steal.PolicyOf(c.Algorithm, c.Layout, len(readers), c.PerWork)
 	switch {
-	case len(p.sources) > 0: // who has it gives it, piece by piece
-		p.perWork = steal.DefaultPerWork(c.Layout, len(p.sources))
+	case len(held) > 0: // who has it gives it, piece by piece
+		p.PerWork, p.Steals, p.Barrier = steal.DefaultPerWork(c.Layout, len(held)), false, false
+		return p, held
 	case !c.Object.Ranges: // one stream, from the first byte to the last
-		first := slices.IndexFunc(c.Members, func(m Member) bool { return !m.NoAccess })
-		p.sources = []int{first}
-	default:
-		for rank, m := range c.Members {
-			if !m.NoAccess {
-				p.sources = append(p.sources, rank)
-			}
-		}
-		of := steal.PolicyOf(c.Algorithm, c.Layout, len(p.sources), c.PerWork)
-		p.perWork, p.steals, p.barrier = of.PerWork, of.Steals, of.Barrier
+		p.PerWork, p.Steals, p.Barrier = max(1, c.Layout.Count()), false, false
+		return p, readers[:1]
 	}
-	return p
+	return p, readers
 }
 
 // Run carries out this node's part. It returns when the object is in its

@@ -15,19 +15,16 @@ import (
 
 // newTurns returns the Turns of a job whose nodes all read from the store; else that of one that never waits.
 func (n *node) newTurns(d steal.Division) *steal.Turns {
-	if n.Algorithm != steal.Stream || !n.Object.Ranges || n.Members[n.sources[0]].Held {
+	if !n.policy.Adapts || !n.Object.Ranges || n.Members[n.sources[0]].Held {
 		return &steal.Turns{}
 	}
 	return steal.NewTurns(d, n.Self, n.Layout)
 }
 
-// covered is how many pieces somebody has, as far as we know.
-func (n *node) covered() int { return n.Layout.Count() - n.ex.Uncovered() }
-
 // takeTurns lets what we read rest while others are to read first, and go on when it is our turn.
 func (n *node) takeTurns() {
 	for _, f := range n.fetches {
-		rests := len(f.works) > 0 && !n.turns.May(n.works.PlaceOf(f.works[0]), n.covered())
+		rests := len(f.works) > 0 && !n.turns.May(n.works.PlaceOf(f.works[0]), n.ex.Had())
 		if rests == f.rests {
 			continue
 		}

@@ -185,19 +185,20 @@ func TestDeadLeaveNoTurnUnused(t *testing.T) {
 func TestNodeInTurnReadsOverOneConnection(t *testing.T) {
 	const nodes = 32
 	l := piece.Layout{Size: 2 * nodes * unit.MiB, Piece: unit.MiB}
-	n := &node{Config: Config{Self: nodes - 1, Layout: l, Members: make([]Member, nodes), Algorithm: steal.Stream, Object: objstore.Object{Ranges: true}}, appetite: steal.NewAppetite(l.Piece)}
+	n := &node{Config: Config{Self: nodes - 1, Layout: l, Members: make([]Member, nodes), Object: objstore.Object{Ranges: true}}, appetite: steal.NewAppetite(l.Piece)}
+	n.policy = steal.PolicyOf(steal.Stream, l, nodes, 0)
 	n.turns = steal.NewTurns(steal.Divide(l.Count(), seq(nodes), 1), nodes-1, l)
 	now, read := time.Now(), 0.0
 	step := func(rate float64) {
-		now = now.Add(tickEvery)
-		read += rate * tickEvery.Seconds()
+		now = now.Add(exchange.TickEvery)
+		read += rate * exchange.TickEvery.Seconds()
 		n.turns.Note(unit.Bytes(read), true, 0, now)
 	}
 	for k := 0; n.appetite.Streams() == 1; k++ {
 		if k == 100 {
 			t.Fatal("a node that reads all the time has no appetite for a second connection")
 		}
-		n.appetite.Read(unit.Bytes(k)*unit.MiB, 1, now.Add(time.Duration(k)*tickEvery))
+		n.appetite.Read(unit.Bytes(k)*unit.MiB, 1, now.Add(time.Duration(k)*exchange.TickEvery))
 	}
 	if got := n.streams(); got != 1 {
 		t.Errorf("reads over %d connections before it knows how fast it reads over one", got)
@@ -231,7 +232,7 @@ func TestWhoRestsAsksForNoWorks(t *testing.T) {
 	const nodes = 4
 	l := piece.Layout{Size: 2 * nodes * unit.MiB, Piece: unit.MiB}
 	for _, rests := range []bool{true, false} {
-		n := &node{Config: Config{Layout: l, Members: make([]Member, nodes), Algorithm: steal.Stream}, appetite: steal.NewAppetite(l.Piece), turns: &steal.Turns{}, now: time.Now()}
+		n := &node{Config: Config{Layout: l, Members: make([]Member, nodes)}, policy: steal.PolicyOf(steal.Stream, l, nodes, 0), appetite: steal.NewAppetite(l.Piece), turns: &steal.Turns{}, now: time.Now()}
 		n.neighbours, n.works, n.ex = make([]neighbour, nodes), steal.NewNode(0, nodes, steal.Divide(l.Count(), seq(nodes), 1), true), exchange.New(exchange.Config{Nodes: nodes, Layout: l})
 		first, _ := n.works.Next(1, n.ex.Held)
 		n.works.End(first[0])

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/exchange"
 )
 
 // yielding holds blocks back that go to a peer which is ahead of others (exchange.State.Ahead), so that these get more of our uplink. Each rests
@@ -16,15 +16,13 @@ type yielding struct {
 	until  time.Time     // when the next one goes; zero: it is not waiting yet
 }
 
-const mostRest = 80 * time.Millisecond
-
 // rest is for how long the next block is to wait from now on.
 func (y *yielding) rest(now time.Time) time.Duration {
 	if !y.ahead.Load() || y.began.IsZero() {
 		return 0
 	}
 	if y.until.IsZero() {
-		y.rested = min(mostRest, max(0, now.Sub(y.began)-y.rested))
+		y.rested = min(exchange.MostRest, max(0, now.Sub(y.began)-y.rested))
 		y.until = now.Add(y.rested)
 	}
 	return y.until.Sub(now)
@@ -40,7 +38,7 @@ func (y *yielding) went(now time.Time) {
 
 // yield tells the writers who is ahead.
 func (n *node) yield() {
-	if n.Algorithm != steal.Stream {
+	if !n.policy.Yields {
 		return
 	}
 	for rank, ahead := range n.ex.Ahead() {

@@ -62,7 +62,7 @@ func TestYielding(t *testing.T) {
 	step("the rest before it does not count", 25*time.Millisecond)
 	y.went(now)
 	now = now.Add(time.Second)
-	step("no longer than this", mostRest)
+	step("no longer than this", exchange.MostRest)
 	y.ahead.Store(false)
 	step("no more ahead", 0)
 }
