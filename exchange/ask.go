@@ -312,8 +312,8 @@ func (s *State) refresh(i int) {
 }
 
 func (s *State) blockSize(i, b int) unit.Bytes {
-	_, n := s.Layout.Span(i)
-	return min(piece.BlockSize, n-unit.Bytes(b)*piece.BlockSize)
+	_, n := s.Layout.Block(i, b)
+	return n
 }
 
 // addBlock appends block b of piece i to the last run, or begins a new one.

@@ -123,6 +123,13 @@ func (l Layout) Blocks(i int) int {
 	return int((n + BlockSize - 1) / BlockSize)
 }
 
+// Block is where block b of piece i lies: its offset and its length, which is BlockSize at most.
+func (l Layout) Block(i, b int) (off, n unit.Bytes) {
+	off, n = l.Span(i)
+	before := unit.Bytes(b) * BlockSize
+	return off + before, min(BlockSize, n-before)
+}
+
 // Validate says whether l can be used: sizes of either sign, absurd piece
 // counts and pieces without a size are errors.
 func (l Layout) Validate() error {

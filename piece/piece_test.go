@@ -80,6 +80,12 @@ func TestLayout(t *testing.T) {
 	if got := l.Blocks(2); got != 9 {
 		t.Errorf("Blocks(2) = %d, want 9", got)
 	}
+	if off, n := l.Block(2, 7); off != 8*unit.MiB+7*BlockSize || n != BlockSize {
+		t.Errorf("Block(2, 7) = %d, %d", off, n)
+	}
+	if off, n := l.Block(2, 8); off != 10*unit.MiB || n != 1 {
+		t.Errorf("Block(2, 8) = %d, %d", off, n)
+	}
 	for _, bad := range []Layout{{Size: -1}, {Size: 1}, {Size: 1 << 60, Piece: 1}, {Size: 1, Piece: -1}} {
 		if bad.Validate() == nil {
 			t.Errorf("%+v passes", bad)

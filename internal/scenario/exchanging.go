@@ -228,8 +228,8 @@ func (w *world) goOn(c *conn) {
 }
 
 func (w *world) blockSize(p, b int) unit.Bytes {
-	_, n := w.Layout.Span(p)
-	return min(piece.BlockSize, n-unit.Bytes(b)*piece.BlockSize)
+	_, n := w.Layout.Block(p, b)
+	return n
 }
 
 // carried takes in what has come over a conn.

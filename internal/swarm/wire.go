@@ -203,11 +203,10 @@ func parseBlockHeader(b []byte, n int, l piece.Layout) (h blockHeader, err error
 	return h, nil
 }
 
-// blockSpan is where a block lies in the object.
+// blockSpan is where a block lies in the object, as files have it.
 func blockSpan(l piece.Layout, p, block int) (off int64, n int) {
-	start, size := l.Span(p)
-	in := int64(block) * int64(piece.BlockSize)
-	return int64(start) + in, int(min(int64(piece.BlockSize), int64(size)-in))
+	start, size := l.Block(p, block)
+	return int64(start), int(size)
 }
 
 // appendGiveWork: how many works the sender wants at most, and its pace in microseconds, rounded up: who is no faster must not look so.
