@@ -61,12 +61,7 @@ func (w *world) halt(i int) {
 		w.sim.Stop(w.conns[k].flow)
 	})
 	for k := range n.fetches {
-		f := &n.fetches[k]
-		m := w.sim.Moved(f.flow)
-		n.fromStore += m
-		w.crosses(-1, i, m)
-		f.came += m
-		w.sim.Stop(f.flow)
+		w.interrupt(i, k)
 	}
 }
 
@@ -149,11 +144,9 @@ func (w *world) resume(i int) {
 		w.goOn(&w.conns[k])
 	})
 	for k := range n.fetches {
-		f := &n.fetches[k]
-		if !f.busy || f.waits || f.rests {
-			continue
+		if f := &n.fetches[k]; f.busy && !f.waits && !f.rests {
+			w.readOn(i, k)
 		}
-		w.sim.Start(f.flow, w.rest(f))
 	}
 	for _, e := range inbox {
 		w.handle(e)
@@ -218,10 +211,4 @@ func (w *world) dead(i int) {
 			w.step(k)
 		}
 	}
-}
-
-// rest is how much of the piece that is coming is still to come.
-func (w *world) rest(f *fetch) float64 {
-	_, size := w.Layout.Span(f.at)
-	return float64(size) - f.came
 }

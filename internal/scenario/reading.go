@@ -219,11 +219,7 @@ func (w *world) turn(i int) {
 		if !f.busy || f.rests || n.turns.May(n.works.PlaceOf(f.works[0]), n.ex.Had()) {
 			continue
 		}
-		m := w.sim.Moved(f.flow)
-		n.fromStore += m
-		w.crosses(-1, i, m)
-		f.came += m
-		w.sim.Stop(f.flow)
+		w.interrupt(i, k)
 		w.clock(n)
 		f.rests = true
 	}
@@ -265,7 +261,19 @@ func (w *world) feel(i int) {
 // readOn lets a connection move to the end of the piece that is coming.
 func (w *world) readOn(i, k int) {
 	f := &w.nodes[i].fetches[k]
-	w.sim.Start(f.flow, w.rest(f))
+	_, size := w.Layout.Span(f.at)
+	w.sim.Start(f.flow, float64(size)-f.came)
+}
+
+// interrupt takes in what has come over a connection, which stands still from now on.
+func (w *world) interrupt(i, k int) {
+	n := &w.nodes[i]
+	f := &n.fetches[k]
+	m := w.sim.Moved(f.flow)
+	n.fromStore += m
+	w.crosses(-1, i, m)
+	f.came += m
+	w.sim.Stop(f.flow)
 }
 
 // read notes that a piece has come from the store.
