@@ -26,11 +26,9 @@ type Link int32
 //
 // Tolerance trades exactness for time: a link is looked at again only when the rates of
 // its flows have changed by that share of its capacity since it was last, and a level that
-// would change by less stays. Batch looks at them at most once in so many seconds; a flow
-// that starts waits for that long, one that stops leaves its share unused for as long.
+// would change by less stays.
 type Network struct {
 	Tolerance float64 // 0: exact, but for rounding
-	Batch     float64 // seconds; 0: at every change
 
 	now    float64
 	links  []link
@@ -39,9 +37,7 @@ type Network struct {
 	heap   []entry // moving flows, by the time at which they have moved their bytes, or an earlier one
 	queue  []Link  // links whose level is to be looked at
 	rerate []Flow  // flows to be given their rate
-	shared float64 // when levels were last computed
-	ever   bool    // they were, once
-	Looks  int     // how often a level was computed
+	looks  int     // how often a level was computed
 }
 
 type link struct {
@@ -249,17 +245,8 @@ func (n *Network) changed(l Link, d float64) {
 
 func (n *Network) dirty() bool { return len(n.queue)+len(n.rerate) > 0 }
 
-// due is when levels are computed at the earliest.
-func (n *Network) due() float64 {
-	if !n.ever {
-		return n.now
-	}
-	return max(n.now, n.shared+n.Batch)
-}
-
 // share computes the levels of all links that are to be looked at and the rates that follow.
 func (n *Network) share() {
-	n.shared, n.ever = n.now, true
 	for at, give := 0, 0; at < len(n.queue) || give < len(n.rerate); {
 		if give < len(n.rerate) { // rates first: they may say which links to look at
 			f := n.rerate[give]
@@ -314,7 +301,7 @@ func (n *Network) lowest(fl *flow) float64 {
 // level computes a link's level: with it, times its weight, as the most that each flow gets which is not
 // held back elsewhere, the flows fill the link.
 func (n *Network) level(l Link) {
-	n.Looks++
+	n.looks++
 	k := &n.links[l]
 	k.change = 0
 	old := k.level

@@ -71,12 +71,9 @@ func (s *Sim[E]) Next() (ev Event[E], ok bool) {
 		}
 		f, flow := s.earliest()
 		next := min(timer, flow)
-		if s.dirty() { // rates change before time goes on
-			if due := s.due(); next > due {
-				s.now = due
-				s.share()
-				continue
-			}
+		if s.dirty() && next > s.now { // rates change before time goes on
+			s.share()
+			continue
 		}
 		switch {
 		case math.IsInf(next, 1):
