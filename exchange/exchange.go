@@ -152,9 +152,6 @@ func (s *State) Open() bool { return s.open }
 // has counts once the digest is known by which it can be checked.
 func (s *State) Held(p int) bool { return s.holders[p] > 0 }
 
-// Possesses says whether a peer has announced piece p.
-func (s *State) Possesses(rank, p int) bool { return s.peers[rank].has.Has(p) }
-
 // Up notes that a peer is connected. Both sides begin choked.
 func (s *State) Up(rank int) {
 	s.Choked(rank, true)

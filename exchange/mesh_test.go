@@ -91,8 +91,8 @@ func (m *mesh) tick() {
 		ask, cancel := s.Asks(m.now)
 		m.asks(i, "cancel", cancel)
 		for _, a := range ask {
-			if !s.Possesses(a.Peer, a.Piece) || s.Have().Has(a.Piece) {
-				m.t.Fatalf("node %d asks node %d for piece %d: it has %v, we have %v", i, a.Peer, a.Piece, s.Possesses(a.Peer, a.Piece), s.Have().Has(a.Piece))
+			if !s.peers[a.Peer].has.Has(a.Piece) || s.Have().Has(a.Piece) {
+				m.t.Fatalf("node %d asks node %d for piece %d: it has %v, we have %v", i, a.Peer, a.Piece, s.peers[a.Peer].has.Has(a.Piece), s.Have().Has(a.Piece))
 			}
 		}
 		m.asks(i, "ask", ask)

@@ -357,15 +357,6 @@ func (x *site) order(at, site, n int) int {
 	return (at + site*n/len(x.has)) * x.stride % n
 }
 
-// Near says whether a living node of our site, ourselves included, possesses piece i; without sites, whether
-// any node does.
-func (s *State) Near(i int) bool {
-	if s.site == nil {
-		return s.Held(i)
-	}
-	return s.site.near[i] > 0
-}
-
 // Hungry says whether, when Asks was last called, a peer of another site could have been asked for more if
 // only we imported more.
 func (s *State) Hungry() bool { return s.site != nil && s.site.hungry }

@@ -275,8 +275,8 @@ func (m *region) step(i int) {
 	ask, cancel := s.Asks(m.now)
 	m.cancel(i, cancel)
 	for _, a := range ask {
-		if far := m.sites[a.Peer] != m.sites[i]; far && (!pool.Mine().Has(a.Piece) || s.Near(a.Piece)) {
-			m.t.Fatalf("seed %d: node %d asks another site for piece %d: it is its importer: %v, its site has it: %v", m.seed, i, a.Piece, pool.Mine().Has(a.Piece), s.Near(a.Piece))
+		if far := m.sites[a.Peer] != m.sites[i]; far && (!pool.Mine().Has(a.Piece) || s.site.near[a.Piece] > 0) {
+			m.t.Fatalf("seed %d: node %d asks another site for piece %d: it is its importer: %v, its site has it: %v", m.seed, i, a.Piece, pool.Mine().Has(a.Piece), s.site.near[a.Piece] > 0)
 		} else if far {
 			for k, o := range m.nodes { // only one that hangs can have it
 				if m.sites[k] == m.sites[i] && m.hung[k] && o.Have().Has(a.Piece) {
@@ -701,7 +701,7 @@ func TestOthersShareWhatOneSiteHas(t *testing.T) {
 			t.Errorf("site %d asks for nothing", self)
 		}
 		for _, a := range ask {
-			if a.Peer != other && s.Possesses(other, a.Piece) {
+			if a.Peer != other && s.peers[other].has.Has(a.Piece) {
 				t.Errorf("site %d asks site %d for piece %d, which site %d has as well", self, a.Peer, a.Piece, other)
 			}
 		}

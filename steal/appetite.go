@@ -38,7 +38,7 @@ type Appetite struct {
 	again   time.Time      // when it is due
 	pause   time.Duration  // from the last one that gained nothing to the next
 	usual   unit.Bandwidth // goodput before the probe
-	rate    unit.Bandwidth // goodput while something was read
+	rate    unit.Bandwidth // goodput while something was read; zero: nothing is known
 
 	began  time.Time     // of this period
 	from   unit.Bytes    // what had been read when it began
@@ -68,9 +68,6 @@ func (a *Appetite) Theft() int { return a.works(unit.Bytes(float64(a.rate) * aim
 
 // works is how many make so many bytes, one at least.
 func (a *Appetite) works(size unit.Bytes) int { return max(1, int(size/a.work)) }
-
-// Rate is what the store gives while it is read from; zero: nothing is known.
-func (a *Appetite) Rate() unit.Bandwidth { return a.rate }
 
 // Read notes that so much has been read from the store in all, and how many connections are
 // busy with it now. It is to be called several times a period.

@@ -67,9 +67,9 @@ func TestIdleTimeIsNotMeasured(t *testing.T) {
 	c := newClock()
 	full := func(int) unit.Bandwidth { return 8 * unit.MBps }
 	c.run(5*time.Second, true, full)
-	before := c.a.Rate()
+	before := c.a.rate
 	c.run(5*time.Second, false, func(int) unit.Bandwidth { return unit.MBps })
-	if after := c.a.Rate(); after != before || before < 7.9*unit.MBps || before > 8.1*unit.MBps {
+	if after := c.a.rate; after != before || before < 7.9*unit.MBps || before > 8.1*unit.MBps {
 		t.Errorf("rate %v before, %v after an idle time; want 8 MB/s both times", before, after)
 	}
 	if got, want := c.a.Theft(), 8_000_000; got < want*98/100 || got > want*102/100 {

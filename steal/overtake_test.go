@@ -46,7 +46,7 @@ func TestOvertakeFromTheTail(t *testing.T) {
 	a.End(w)
 	a.GoOn(w) // which is for what was overtaken
 	if a.Busy() {
-		t.Fatalf("goes on with %v", a.List())
+		t.Fatalf("goes on with %v", a.list)
 	}
 	if _, tell := a.Overtake(held.Has, time.Second, time.Second, false, func(_, _ int) time.Duration { return 3 * time.Second }); tell != nil {
 		t.Fatalf("overtakes %v of one that is in time", tell)
@@ -189,7 +189,7 @@ func TestHighestTerm(t *testing.T) {
 			t.Fatalf("node 1 takes what node 0 gives for a lie: %v", err)
 		}
 	}
-	if got := a.List(); !slices.Equal(got, []int{0, 1, 2}) {
+	if got := a.list; !slices.Equal(got, []int{0, 1, 2}) {
 		t.Errorf("it has kept %v, want works 0 to 2", got)
 	}
 	if _, err := b.Took(Claim{0, lie}); err != nil {

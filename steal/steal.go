@@ -50,10 +50,6 @@ import (
 	"github.com/freshet/freshet/piece"
 )
 
-// PaperPerWork is the number of pieces in a work unit in Chiba et al. 2010,
-// section 4.2.
-const PaperPerWork = 100
-
 // Division says who begins with what.
 type Division struct {
 	Works []piece.Range // by work number: consecutive, together all pieces
@@ -292,9 +288,6 @@ func (n *Node) PlaceOf(work int) int { return n.place[work] }
 
 // Left is the number of works on the list, the ones in hand not counted.
 func (n *Node) Left() int { return len(n.list) }
-
-// List returns a copy of the works on the list, front first.
-func (n *Node) List() []int { return append([]int(nil), n.list...) }
 
 // Busy says whether the node has works in hand or on its list.
 func (n *Node) Busy() bool { return len(n.list)+n.inHand > 0 }

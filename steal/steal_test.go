@@ -64,7 +64,7 @@ func TestPaperNonSteal(t *testing.T) {
 // 51–63 go to A, 38–50 stay with B. The paper does not say whether 38 is on
 // the list or in hand; both must come out so.
 func TestPaperSteal(t *testing.T) {
-	d := Divide(9600, []int{0, 1, 2}, PaperPerWork)
+	d := Divide(9600, []int{0, 1, 2}, 100)
 	if len(d.Works) != 96 || d.Owner[31] != 0 || d.Owner[32] != 1 || d.Owner[63] != 1 || d.Owner[64] != 2 {
 		t.Fatalf("%d works, owners %v", len(d.Works), d.Owner)
 	}
@@ -100,14 +100,14 @@ func TestPaperSteal(t *testing.T) {
 			if _, err := a.Receive(1, answer); err != nil {
 				t.Fatal(err)
 			}
-			if got := a.List(); !slices.Equal(got, seq(51, 64)) {
+			if got := a.list; !slices.Equal(got, seq(51, 64)) {
 				t.Errorf("workList_A = %v, want 51…63", got)
 			}
 			from := 38
 			if inHand {
 				from = 39
 			}
-			if got := b.List(); !slices.Equal(got, seq(from, 51)) {
+			if got := b.list; !slices.Equal(got, seq(from, 51)) {
 				t.Errorf("workList_B = %v, want %d…50", got, from)
 			}
 		})
@@ -535,8 +535,8 @@ func TestClaimsMendALostAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a.Left() != 5 || a.List()[0] != lost[0].Lo {
-		t.Errorf("the list is %v, want %v", a.List(), lost)
+	if a.Left() != 5 || a.list[0] != lost[0].Lo {
+		t.Errorf("the list is %v, want %v", a.list, lost)
 	}
 }
 
@@ -612,7 +612,7 @@ func TestExcused(t *testing.T) {
 		}
 	}
 	if n := nodes[1]; n.Busy() {
-		t.Errorf("works %v are on its list", n.List())
+		t.Errorf("works %v are on its list", n.list)
 	}
 }
 
