@@ -59,13 +59,10 @@ func (n *node) prove(ctx context.Context, rank int, conn *peer.Conn) error {
 func (n *node) exchangeProofs(rank int, conn *peer.Conn) error {
 	show := func() error { return conn.WriteFrame(kindAccess, n.Access.Proof(n.Members[n.Self].Name)) }
 	hear := func() error { return n.hearProof(rank, conn) }
+	first, second := hear, show
 	if rank > n.Self {
-		return inTurn(show, hear)
+		first, second = show, hear
 	}
-	return inTurn(hear, show)
-}
-
-func inTurn(first, second func() error) error {
 	if err := first(); err != nil {
 		return err
 	}

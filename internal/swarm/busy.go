@@ -24,8 +24,8 @@ const mostQuiet = 30 * time.Second
 // would else keep all from reading in the place of one that hangs. No store is waited for longer (objstore/retry).
 const mostExcused = 2 * time.Minute
 
-// spread is the part of a pause in which the others come back, one after the other.
-const spread = 4
+// comeBack is the part of a pause in which the others come back, one after the other.
+const comeBack = 4
 
 // backOff tells the others what our store has asked for since we last looked.
 func (n *node) backOff() {
@@ -37,7 +37,7 @@ func (n *node) backOff() {
 	if !until.After(n.quiet) || !until.After(n.now) {
 		return
 	}
-	n.hush(until, until.Add(until.Sub(n.now)/spread))
+	n.hush(until, until.Add(until.Sub(n.now)/comeBack))
 	n.tellAll(kindBusy, appendBusy(nil, until.Sub(n.now)))
 }
 
@@ -56,8 +56,8 @@ func (n *node) busy(pause time.Duration) {
 		return
 	}
 	pause = min(pause, mostQuiet)
-	until := n.now.Add(pause + rand.N(pause/spread+1))
-	n.hush(until, n.now.Add(pause+pause/spread))
+	until := n.now.Add(pause + rand.N(pause/comeBack+1))
+	n.hush(until, n.now.Add(pause+pause/comeBack))
 	n.heeds = until.Add(pause)
 	store.Hold(until)
 }

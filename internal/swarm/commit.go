@@ -10,18 +10,18 @@ func (n *node) complete(ctx context.Context) {
 	if n.done || n.commits || n.fatal != nil || !n.ex.Have().Full() || !n.man.Settled() || len(n.doubts) > 0 {
 		return
 	}
-	verified, again := n.proved()
+	verified, again := n.verify()
 	if again {
 		return
 	}
 	n.note()
 	n.verified, n.commits = verified, true
-	prove := func() error { return nil }
+	readBack := func() error { return nil }
 	if n.accuser != nil {
-		prove = n.proof(ctx)
+		readBack = n.readBack(ctx)
 	}
 	n.wg.Go(func() {
-		err := prove()
+		err := readBack()
 		if err == nil && n.Commit != nil {
 			err = n.Commit()
 		}
@@ -34,17 +34,17 @@ func (n *node) complete(ctx context.Context) {
 // file is read once more before it counts.
 func (n *node) accused(ctx context.Context, by error) {
 	n.accuser = by
-	if !n.done || n.proving {
+	if !n.done || n.rereads {
 		return
 	}
-	n.proving = true
-	prove := n.proof(ctx)
-	n.wg.Go(func() { n.post(evProved{prove()}) })
+	n.rereads = true
+	readBack := n.readBack(ctx)
+	n.wg.Go(func() { n.post(evReadBack{readBack()}) })
 }
 
-// proof returns a function that reads the file back and compares it with the
+// readBack returns a function that reads the file back and compares it with the
 // manifest as it is now.
-func (n *node) proof(ctx context.Context) func() error {
+func (n *node) readBack(ctx context.Context) func() error {
 	by := n.accuser
 	n.accuser = nil
 	sums := make([]uint64, n.Layout.Count())

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/internal/account"
-	"github.com/freshet/freshet/piece"
 )
 
 // Counters are what all jobs of a process have done since it began, for
@@ -98,15 +97,15 @@ type noted struct {
 	times        account.Times // that are in the counters
 }
 
-// arriving counts bytes of blocks as they come: on a slow link a block takes long.
-type arriving struct {
+// counting counts bytes as they come: on a slow link a block takes long.
+type counting struct {
 	r io.Reader
 	n *atomic.Int64
 }
 
-func (a arriving) Read(p []byte) (int, error) {
-	k, err := a.r.Read(p)
-	a.n.Add(int64(k))
+func (c counting) Read(p []byte) (int, error) {
+	k, err := c.r.Read(p)
+	c.n.Add(int64(k))
 	return k, err
 }
 
@@ -127,10 +126,4 @@ func (n *node) waitsFor() account.Doing {
 		return account.ForBarrier
 	}
 	return account.ForPeers
-}
-
-// pieceBytes is the size of a piece as a count.
-func pieceBytes(l piece.Layout, p int) int64 {
-	_, size := l.Span(p)
-	return int64(size)
 }

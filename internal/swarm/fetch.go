@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/freshet/freshet/exchange"
@@ -127,7 +126,7 @@ func (n *node) readStore(ctx context.Context, o order) error {
 		return n.sourceError(o.span, err)
 	}
 	defer body.Close()
-	r := counting{body, &n.fromStore, &n.Counters.FromStore}
+	r := counting{counting{body, &n.fromStore}, &n.Counters.FromStore}
 	if _, err := io.CopyN(io.Discard, r, int64(skip)); err != nil {
 		return n.sourceError(o.span, err)
 	}
@@ -148,19 +147,6 @@ func (n *node) sourceError(span piece.Range, err error) error {
 		return damage(source, err)
 	}
 	return fmt.Errorf("read pieces %v of %s from the store: %w", span, source, err)
-}
-
-// counting counts the bytes read from the store.
-type counting struct {
-	r      io.Reader
-	n, all *atomic.Int64
-}
-
-func (c counting) Read(p []byte) (int, error) {
-	k, err := c.r.Read(p)
-	c.n.Add(int64(k))
-	c.all.Add(int64(k))
-	return k, err
 }
 
 // readPieces reads the pieces of an order, writes them to their place if write
@@ -244,7 +230,7 @@ func (n *node) fetched(ev evFetched) {
 	n.digests = append(n.digests, digest{ev.piece, e})
 	if now, _ := n.man.Entry(ev.piece); now.Sum == ev.sum && !n.ex.Have().Has(ev.piece) { // else another reads it once more
 		from := StoreName
-		if n.has(ev.piece) {
+		if n.kept(ev.piece) {
 			from = n.Members[n.Self].Name
 		}
 		n.got(ev.piece, ev.sum, from)

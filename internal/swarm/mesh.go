@@ -74,7 +74,7 @@ func (n *node) up(ctx context.Context, ev evUp) {
 		return
 	}
 	if nb.link != nil { // the other end knows better that the old one is lost
-		n.lost(nb, ev.rank)
+		n.lost(ev.rank)
 	}
 	l := &link{rank: ev.rank, conn: ev.conn, out: newOutbox(n.unread())}
 	nb.link, nb.why, nb.moved, nb.unheard = l, nil, n.now, false
@@ -108,7 +108,8 @@ func (n *node) up(ctx context.Context, ev evUp) {
 }
 
 // lost forgets a neighbour's connection.
-func (n *node) lost(nb *neighbour, rank int) {
+func (n *node) lost(rank int) {
+	nb := &n.neighbours[rank]
 	l := nb.link
 	nb.link, nb.lost = nil, n.now
 	l.out.close()
@@ -129,7 +130,7 @@ func (n *node) down(ctx context.Context, ev evDown) {
 	if nb.link != ev.link {
 		return
 	}
-	n.lost(nb, rank)
+	n.lost(rank)
 	var refused *peer.Refused
 	var broken *violation
 	switch {
@@ -163,7 +164,7 @@ func (n *node) dead(rank int, why error) {
 	}
 	nb.dead = true
 	if nb.link != nil {
-		n.lost(nb, rank)
+		n.lost(rank)
 	}
 	n.ex.Gone(rank)
 	n.tellClaims(n.works.Dead(rank, n.ex.Held))
@@ -427,7 +428,7 @@ func (n *node) enter(from int, d digest) {
 	switch n.man.Add(from, d.Piece, d.Entry) {
 	case exchange.News:
 		n.ex.Known(d.Piece)
-		if n.has(d.Piece) && from != n.Self { // another has read it, from the store or from its file; ours is there, too
+		if n.kept(d.Piece) && from != n.Self { // another has read it, from the store or from its file; ours is there, too
 			n.got(d.Piece, d.Sum, n.Members[n.Self].Name)
 		}
 	case exchange.Replaced:
@@ -499,7 +500,7 @@ func (n *node) block(ev evBlock) {
 	shaken := n.shaken[ev.piece]
 	delete(n.shaken, ev.piece)
 	if ev.outcome.sum != e.Sum {
-		n.Counters.Spoiled.Add(pieceBytes(n.Layout, ev.piece))
+		n.Counters.Spoiled.Add(int64(n.pieceSize(ev.piece)))
 	}
 	switch {
 	case ev.outcome.sum == e.Sum:

@@ -401,7 +401,7 @@ func (l *link) readBlock(ctx context.Context, n *node, size int) error {
 	}
 	defer n.Receive.Put(buf)
 	off, length := blockSpan(n.Layout, h.Piece, h.Block)
-	if _, err := io.ReadFull(arriving{l.conn, &n.arrived}, buf[:length]); err != nil {
+	if _, err := io.ReadFull(counting{l.conn, &n.arrived}, buf[:length]); err != nil {
 		return err
 	}
 	wanted := n.asm.claim(l.rank, h.Piece, h.Block) // only now: who is slow must not keep others from it

@@ -85,7 +85,7 @@ type node struct {
 	verified string
 	commits  bool  // being committed
 	accuser  error // who refuses us and why, until our file has been read back
-	proving  bool  // it is being read back after it was put in place
+	rereads  bool  // it is being read back after it was put in place
 	done     bool
 	doneAt   time.Time
 
@@ -141,7 +141,7 @@ type (
 		err  error
 	}
 	evCommitted struct{ err error }
-	evProved    struct{ err error } // of the file in its place
+	evReadBack  struct{ err error } // of the file in its place
 	evBroken    struct{ err error } // our own disk
 )
 
@@ -314,7 +314,7 @@ func (n *node) drain(most time.Duration) {
 
 // finished says whether we are done and nobody needs us any more.
 func (n *node) finished() bool {
-	if !n.done || n.proving {
+	if !n.done || n.rereads {
 		return false
 	}
 	for rank := range n.neighbours {
@@ -361,8 +361,8 @@ func (n *node) handle(ctx context.Context, ev any) {
 		if n.accuser != nil && n.done { // meanwhile
 			n.accused(ctx, n.accuser)
 		}
-	case evProved:
-		n.proving = false
+	case evReadBack:
+		n.rereads = false
 		n.fail(ev.err)
 		if n.accuser != nil { // once more
 			n.accused(ctx, n.accuser)

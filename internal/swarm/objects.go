@@ -53,8 +53,8 @@ func (n *node) called(i int) string {
 	return strings.TrimPrefix(n.Objects[i].Key, n.Object.Key) + " of " + n.Source
 }
 
-// proved holds all objects against the store's checksums. again says that some are to be read once more.
-func (n *node) proved() (verified string, again bool) {
+// verify holds all objects against the store's checksums. again says that some are to be read once more.
+func (n *node) verify() (verified string, again bool) {
 	verified = BySource
 	for i, o := range n.Objects {
 		switch {
@@ -304,13 +304,13 @@ func keeps(c Config) *piece.Set {
 	return set
 }
 
-// has says whether a piece was in its place here before the job.
-func (n *node) has(p int) bool { return n.Members[n.Self].Held || n.keeps != nil && n.keeps.Has(p) }
+// kept says whether a piece was in its place here before the job.
+func (n *node) kept(p int) bool { return n.Members[n.Self].Held || n.keeps != nil && n.keeps.Has(p) }
 
 // runs are the pieces of span, those that are here apart from those that are not.
 func (n *node) runs(span piece.Range) (runs []piece.Range) {
 	for p := span.Lo; p < span.Hi; p++ {
-		if k := len(runs) - 1; k >= 0 && n.has(p) == n.has(p-1) {
+		if k := len(runs) - 1; k >= 0 && n.kept(p) == n.kept(p-1) {
 			runs[k].Hi++
 		} else {
 			runs = append(runs, piece.Range{Lo: p, Hi: p + 1})
@@ -321,7 +321,7 @@ func (n *node) runs(span piece.Range) (runs []piece.Range) {
 
 // readRun reads pieces that are all here, or all not.
 func (n *node) readRun(ctx context.Context, o order) error {
-	if !n.has(o.span.Lo) {
+	if !n.kept(o.span.Lo) {
 		return n.readStore(ctx, o)
 	}
 	err := n.readOwn(ctx, o)
