@@ -8,17 +8,18 @@
 //	                                   ↑ requests, blocks, messages ↓
 //	            a node each: steal.Node, exchange.State, driven as internal/swarm drives them
 //
-// What is as in internal/swarm: who reads what, who asks whom for what and when, what is
-// announced when (gathered for 50 ms), the barrier, choking, end-game, who goes first over a full link, what follows when nodes die. What is
+// What is as in internal/swarm: who reads what, who asks whom for what and when, the barrier, choking, end-game, who goes first over a full link, what
+// follows when nodes die. What is
 // left out: disks, processors, digests, TCP (a flow has its fair share at once), and what helps against nodes and connections
 // that hardly get on: steal.Overtake, steal.Lags, steal.Twice. What is different:
 //
 //   - In a swarm of more than Neighbours+1 nodes a node is connected with that many others only, its
-//     partners (exchange.Graph); with sites, those are of its own, and it knows some of others. What all nodes have to know (which pieces some node holds, who took which works)
+//     partners (exchange.Graph); with sites, those are of its own and some of others (exchange.Abroad). What all nodes have to know (which pieces some node holds, who took which works)
 //     goes from neighbour to neighbour: it is known to all after as many hops as the
 //     graph of neighbours is wide, each one gathering time and delay. To a State, what nodes
 //     beyond its neighbours hold is held by one more peer for each site, elsewhere, that is never connected.
 //   - giveWork goes to any node directly: a connection is made for it.
+//   - What a node has got it tells in a message of its own, one every exchange.TickEvery at most; there it goes with whatever else does, or later.
 //
 // docs/scenario.md has the form of the file.
 package scenario

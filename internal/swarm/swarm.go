@@ -16,17 +16,8 @@
 // pool to their place in the part file, and the writer reads them from there.
 // A node's memory is the pool, whatever the object's size, plus some tens of bytes a piece.
 //
-// The four algorithms are settings of the same rules:
-//
-//	flat       a swarm of one: every node reads the whole object
-//	non-steal  shares, a barrier, exchange (Chiba et al. 2010, section 4.1)
-//	steal      the same with works that change hands (section 4.2)
-//	stream     no barrier, several connections to the store, requests and thefts as
-//	           large as a node's goodput makes them (named there as future work)
-//
-// The barrier is where pieces begin to enter the mesh, and is a policy: it is off
-// where one node streams a source that cannot be read in ranges, and where a node
-// has had the object before the job.
+// The algorithms (steal.Algorithms) are settings of the same rules (steal.Policy); with flat every node is a swarm of one. The barrier, where pieces begin to
+// enter the mesh, is off besides where one node streams a source that cannot be read in ranges, and where a node has had the object before the job.
 //
 // Where members are of several sites, a node of a site gets from inside it what somebody there has, and
 // from others only the pieces that it imports for all (sites.go).
