@@ -9,7 +9,7 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
-// This file drives a node's exchange.State as internal/swarm does (mesh.go, neighbour.go):
+// This file drives a node's exchange.State as internal/swarm does (message.go, outbox.go, link.go):
 //
 //	got ──50 ms──> announce ──> heard ──> step: Asks ──> requested: queue of a conn
 //	 ↑                                                        │ its flow moves

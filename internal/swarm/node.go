@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -101,29 +100,6 @@ type node struct {
 	diary                 *account.Diary
 	noted                 noted
 	fatal                 error
-}
-
-// neighbour is what the loop knows of another member.
-//
-//	waiting ──evUp──> up ──evDown──> waiting (again, for exchange.ReconnectFor)
-//	   └─ deadline ─> dead <── leave, violation ── up
-type neighbour struct {
-	link      *link // nil unless up
-	dead      bool
-	deadline  time.Time    // while waiting
-	lost      time.Time    // while not up: since when
-	why       error        // of the last failure to connect
-	done      bool         // it has the object in its place
-	plain     bool         // its connection is not encrypted, or was not
-	silent    bool         // it has been silent once until its connection was given up
-	moved     time.Time    // when it last announced or was sent anything
-	gained    time.Time    // when it last announced a piece or took works
-	took      bool         // it has taken works since it last announced a piece
-	imports   bool         // likewise, pieces to import
-	overtaken bool         // we have read in its place
-	unheard   bool         // while not up: others know that we have not heard it for a while
-	misses    map[int]bool // readers that it does not hear
-	sent      unit.Bytes   // to it
 }
 
 // What workers tell the loop, besides what links do.
@@ -501,58 +477,6 @@ func (n *node) unreachable(rank int) error {
 		err = fmt.Errorf("no connection from it at %s in time", n.Members[rank].Addr)
 	}
 	return err
-}
-
-func (n *node) rechoke() {
-	for _, c := range n.ex.Rechoke(n.now) {
-		if !c.Choked {
-			n.send(c.Peer, kindUnchoke, nil)
-			continue
-		}
-		n.send(c.Peer, kindChoke, nil)
-		if l := n.neighbours[c.Peer].link; l != nil {
-			l.out.choke()
-		}
-	}
-}
-
-func (n *node) send(rank int, kind byte, payload []byte) {
-	if l := n.neighbours[rank].link; l != nil {
-		n.sendOn(l, kind, payload)
-	}
-}
-
-func (n *node) sendOn(l *link, kind byte, payload []byte) {
-	if !l.out.send(kind, payload) {
-		n.deafen(l)
-	}
-}
-
-// deafen notes that a peer leaves too much unread.
-func (n *node) deafen(l *link) {
-	if !slices.Contains(n.deaf, l.rank) {
-		n.deaf = append(n.deaf, l.rank)
-	}
-}
-
-func (n *node) tellAll(kind byte, payload []byte) {
-	for rank := range n.neighbours {
-		n.send(rank, kind, payload)
-	}
-}
-
-func (n *node) tellClaims(claims []steal.Claim) {
-	for _, c := range claims {
-		for _, b := range tookFrames(c) {
-			n.tellAll(kindTook, b)
-		}
-	}
-}
-
-func (n *node) sendCancels(cancel []exchange.Ask) {
-	for _, a := range cancel {
-		n.send(a.Peer, kindCancel, appendRequest(nil, a.Request))
-	}
 }
 
 // fault notes something that another did wrong, for the report.
