@@ -71,7 +71,7 @@ func Abroad(self int, sites []int) (mine []int) {
 			if us < them || us == them && k < ours {
 				a, b, few = other, at, us
 			}
-			for x := range each {
+			for x := range each { // a's are x + d steps further on: a step is over a quarter of the smaller site, so they lie apart, and differ with d
 				if (a+(x+d)*(1+few/4))%few == b {
 					mine = append(mine, rank)
 					break

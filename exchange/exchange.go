@@ -64,7 +64,7 @@ type Config struct {
 	Rand    *rand.Rand // breaks ties; not nil
 	Sites   []int      // by rank: the site that it is in, numbered from 0, -1 for none; nil: there are no sites
 
-	AtOnce   int   // pieces that our site imports at a time, the foremost of those that it could; zero: all
+	AtOnce   int   // pieces that our site imports at a time; zero: all that it could
 	Few      bool  // of a site with so few nodes that this holds only while one other site alone has most
 	Partners []int // ranks, of which each has us among its own; nil: what the function Partners says
 }

@@ -9,12 +9,6 @@ import (
 // This file is where algorithms differ: who begins with what, over how many connections a node reads from the store, what it reads
 // next, and how much it steals. What they set in the rules says steal.Policy.
 
-// Algorithms are those that can be simulated: all.
-var Algorithms = steal.Algorithms
-
-// Default is the algorithm where a scenario does not say.
-const Default = steal.Default
-
 // policy is what an algorithm sets in the rules.
 type policy struct {
 	steal.Policy

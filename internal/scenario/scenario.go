@@ -218,9 +218,9 @@ func (s *Scenario) broadcast(v form.Value, atStore string) {
 		o.Get("size").Fail("more than the %d pieces that can be simulated, of %v", maxPieces, s.Layout.Piece)
 		return
 	}
-	s.Algorithm = Default
+	s.Algorithm = steal.Default
 	if a := o.Get("algorithm"); a.Given() {
-		s.Algorithm = a.OneOf(Algorithms...)
+		s.Algorithm = a.OneOf(steal.Algorithms...)
 	}
 	if w := o.Get("per_work"); w.Given() {
 		s.PerWork = w.Int(1, maxPieces)

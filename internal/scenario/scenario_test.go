@@ -487,7 +487,7 @@ func TestLongWaitsEnd(t *testing.T) {
 
 func BenchmarkBroadcast(b *testing.B) {
 	for _, nodes := range []int{100, 1000, 10000} {
-		for _, algorithm := range Algorithms {
+		for _, algorithm := range steal.Algorithms {
 			b.Run(fmt.Sprintf("%s/%d", algorithm, nodes), func(b *testing.B) {
 				text := fmt.Sprintf("network: {generate: star, hosts: %d, rate: 1Gbit, delay: 50us}\nbroadcast: {size: 1GiB, piece: 4MiB, algorithm: %s, store: {per_client: 60Mbit}}\n", nodes, algorithm)
 				for b.Loop() {

@@ -134,7 +134,7 @@ broadcast: {size: 100MB, piece: 512KiB, store: {at: s1}}
 events: [{at: 20s, node: h6, do: join}]
 `, 1.02},
 	} {
-		for _, algorithm := range Algorithms {
+		for _, algorithm := range steal.Algorithms {
 			if algorithm == steal.Flat {
 				continue
 			}

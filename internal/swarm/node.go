@@ -33,8 +33,8 @@ const (
 // node is the state of one node's part. Only its loop touches it, but for what stands before now, which never changes or takes care of itself, and what is atomic.
 type node struct {
 	Config
-	policy  steal.Policy // with what follows from what there is to read from
-	sources []int        // who reads from that at first, in order
+	policy  steal.Policy // the algorithm's, as far as what there is to read from allows
+	sources []int        // who reads from the store at first, or from what it has held, in order
 	keeps   *piece.Set   // pieces that were in their place here before; nil: none
 	asm     *assembly
 	stored  syscall.RawConn // the file, if it can go to a socket without us; nil: it cannot

@@ -145,7 +145,7 @@ func (n *node) underWay(p int) bool {
 
 // audit makes an order of pieces in doubt that are ours to read again.
 func (n *node) audit() (o order, ok bool) {
-	for len(n.wrong) > 0 {
+	if len(n.wrong) > 0 {
 		p := n.wrong[0]
 		n.wrong = n.wrong[1:]
 		return order{span: piece.Range{Lo: p, Hi: p + 1}, take: map[int]bool{p: true}, audit: replacing}, true
