@@ -353,7 +353,7 @@ func (n *node) block(ev evBlock) {
 		n.got(ev.piece, ev.outcome.sum, n.Members[most(ev.outcome.from)].Name)
 	case shaken: // of an old digest: no one's fault
 		n.sendCancels(n.ex.Spoiled(ev.piece))
-	case len(givers) == 1 && n.man.Sure(ev.piece):
+	case len(givers) == 1 && n.man.Sure(ev.piece) && (givers[0] == e.Reader || n.Members[n.Self].NoAccess): // it sends other bytes than it says itself, or nobody else can be asked
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
 	case len(givers) == 1 && !n.Members[n.Self].NoAccess: // it lies, or who said that this is the digest: the store knows
