@@ -387,7 +387,6 @@ func TestTrafficIsCountedThroughChanges(t *testing.T) {
 // what the buffer holds, and what left meanwhile; and the first to come are all
 // among it.
 func TestBuffers(t *testing.T) {
-	const burst = 600
 	for _, c := range []struct {
 		rate   unit.Bandwidth
 		buffer unit.Bytes
@@ -397,6 +396,8 @@ func TestBuffers(t *testing.T) {
 		{100 * unit.Mbit, 64 * unit.KiB},
 		{100 * unit.Mbit, 256 * unit.KiB},
 	} {
+		held := float64(c.buffer) / float64(frame)
+		burst := int(1.5*held) + 40 // more than the buffer holds and than leaves in the time that a burst may take
 		l := New(t, Spec{Hosts: hosts(2), Switches: []string{"sw"}, Links: []Link{
 			{A: "n0", B: "sw"},
 			{A: "n1", B: "sw", Rate: c.rate, Buffer: c.buffer},
@@ -422,7 +423,6 @@ func TestBuffers(t *testing.T) {
 				if took > 4*time.Millisecond {
 					return fmt.Errorf("%s: the burst took %v, since the machine was busy", what, took)
 				}
-				held := float64(c.buffer) / float64(frame)
 				left := float64(c.rate) * took.Seconds() / float64(frame)
 				t.Logf("%s: %d datagrams of %d arrived; held %.1f, left meanwhile %.1f", what, len(got), burst, held, left)
 				if off := float64(len(got)) - held - left; math.Abs(off) > 3 {
