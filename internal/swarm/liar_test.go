@@ -140,20 +140,11 @@ func TestPausesExcuseNobodyForEver(t *testing.T) {
 	const liar = 3
 	swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
 		ctx, cancel := context.WithCancel(b.t.Context())
-		for i := range b.configs {
-			b.configs[i].Layout.Piece = 64 * unit.KiB
-			b.configs[i].Store = retry.New(client{b.store, []*pace.Limiter{pace.New(unit.Bandwidth(unit.MiB))}, 4 << 10}, retry.Policy{})
-		}
+		b.small()
 		works := b.configs[0].Layout.Count()
 		wait := b.stranger(ctx, func(c *peer.Conn) {
 			c.WriteFrame(kindTook, appendTook(nil, steal.Claim{Node: liar, Hands: []steal.Hand{{Lo: 0, Hi: works, Term: 1 << 24}}}))
-			for c.WriteFrame(kindBusy, appendBusy(nil, time.Second)) == nil {
-				select {
-				case <-time.After(20 * time.Millisecond):
-				case <-ctx.Done():
-					return
-				}
-			}
+			moan(ctx, c, time.Second)
 		}, nil)
 		b.within(time.Hour)
 		b.run()
@@ -170,18 +161,9 @@ func TestPausesExcuseNobodyForEver(t *testing.T) {
 func TestEndlessPause(t *testing.T) {
 	swarmOf(t, 4, 16*unit.MiB, steal.Stream, func(b *bench) {
 		ctx, cancel := context.WithCancel(b.t.Context())
-		for i := range b.configs {
-			b.configs[i].Layout.Piece = 64 * unit.KiB
-			b.configs[i].Store = retry.New(client{b.store, []*pace.Limiter{pace.New(unit.Bandwidth(unit.MiB))}, 4 << 10}, retry.Policy{})
-		}
+		b.small()
 		wait := b.stranger(ctx, func(c *peer.Conn) {
-			for c.WriteFrame(kindBusy, appendBusy(nil, time.Hour)) == nil {
-				select {
-				case <-time.After(20 * time.Millisecond):
-				case <-ctx.Done():
-					return
-				}
-			}
+			moan(ctx, c, time.Hour)
 		}, nil)
 		b.within(time.Hour)
 		b.run()
@@ -189,4 +171,23 @@ func TestEndlessPause(t *testing.T) {
 		wait()
 		b.complete(BySource, 0, 1, 2)
 	})
+}
+
+// small has all read small pieces, at 1 MiB/s each.
+func (b *bench) small() {
+	for i := range b.configs {
+		b.configs[i].Layout.Piece = 64 * unit.KiB
+		b.configs[i].Store = retry.New(client{b.store, []*pace.Limiter{pace.New(unit.Bandwidth(unit.MiB))}, 4 << 10}, retry.Policy{})
+	}
+}
+
+// moan says again and again that the store wants to be left alone for so long.
+func moan(ctx context.Context, c *peer.Conn, pause time.Duration) {
+	for c.WriteFrame(kindBusy, appendBusy(nil, pause)) == nil {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
