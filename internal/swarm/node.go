@@ -26,7 +26,7 @@ const (
 	reportEvery  = 250 * time.Millisecond // progress
 	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
 	stallAfter   = 30 * time.Second       // nothing came from anywhere: read what is missing ourselves
-	leaveAfter   = 2 * time.Minute        // we are done, and a peer that is not makes no progress
+	leaveAfter   = 2 * time.Minute        // we are done, and a peer that is not makes no progress; or we may not read the store, and nothing comes
 	auditAfter   = 15 * time.Second       // nothing came, and pieces are in doubt that others should read again
 )
 

@@ -81,7 +81,7 @@ func damage(object string, err error) error {
 	return fmt.Errorf("%s: read twice, and still %w; the object in the store is damaged", object, err)
 }
 
-// countObjects notes of how many objects all is here, after one piece more (d = -1) or less (1) is missing.
+// countObjects notes of how many objects all is here, after one piece more (d = -1) or fewer (1).
 func (n *node) countObjects(p, d int) {
 	lo, hi := n.Layout.Within(n.Layout.Span(p))
 	for i := lo; i < hi; i++ {

@@ -3,7 +3,7 @@
 // exchange pieces (package exchange).
 //
 // One loop owns all state of one node's part in one job. Around it are workers
-// whose results come back as events: a fetcher that reads works from the store, and per
+// whose results come back as events: for each order a fetcher, which reads from the store, and per
 // neighbour a dialer, a reader and a writer.
 //
 //	store ──> fetcher ──┐                     ┌──> writer ──> peer

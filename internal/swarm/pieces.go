@@ -1,0 +1,201 @@
+package swarm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/piece"
+	"github.com/freshet/freshet/unit"
+)
+
+// This file keeps what is known of pieces: their digests, who gave them, and which of ours count.
+
+// learn enters a line of a peer's into the manifest. What a member has read it
+// says itself; others are believed only of members that we do not hear. If they say that one of these has read what we have
+// heard of its reader otherwise, we look ourselves, if we may: nobody is blamed, and loses what he has, on the word of a third.
+// When our file has been proved nothing that is said changes it any more.
+func (n *node) learn(from int, d digest) error {
+	if d.Term > exchange.MaxTerm {
+		return fmt.Errorf("piece %d was never audited %d times", d.Piece, d.Term)
+	}
+	if from != d.Reader && (d.Reader == n.Self || n.neighbours[d.Reader].link != nil) || n.commits || n.done {
+		return nil
+	}
+	if e, _ := n.man.Entry(d.Piece); from != d.Reader && d.Term > e.Term && d.Sum != e.Sum && n.man.Firsthand(d.Piece) && !n.Members[n.Self].NoAccess {
+		n.man.Audit(piece.Range{Lo: d.Piece, Hi: d.Piece + 1})
+		return nil
+	}
+	n.enter(from, d)
+	return nil
+}
+
+// enter enters a line into the manifest and does what follows from it.
+func (n *node) enter(from int, d digest) {
+	switch n.man.Add(from, d.Piece, d.Entry) {
+	case exchange.News:
+		n.ex.Known(d.Piece)
+		if n.kept(d.Piece) && from != n.Self { // another has read it, from the store or from its file; ours is there, too
+			n.got(d.Piece, d.Sum, n.Members[n.Self].Name)
+		}
+	case exchange.Replaced:
+		for rank := range n.neighbours {
+			if rank != d.Reader {
+				n.ex.Withdrawn(rank, d.Piece)
+			}
+		}
+		n.replaced(d.Piece)
+	case exchange.Corrected:
+		n.replaced(d.Piece)
+	}
+}
+
+// replaced notes that the manifest has another digest for a piece than it had.
+// Our copy counts only if it has that digest; what is under way may be of the old one.
+func (n *node) replaced(p int) {
+	e, _ := n.man.Entry(p)
+	if n.asm.under(p) {
+		n.shaken[p] = true
+	}
+	switch {
+	case !n.ex.Have().Has(p):
+	case n.sums[p] == e.Sum:
+		n.news = append(n.news, p) // others do not reckon with ours any more
+	case n.Members[n.Self].Held:
+		n.doubts = append(n.doubts, p)
+	default:
+		n.lose(p)
+	}
+	for _, b := range n.man.Blamed()[n.blamed:] {
+		by := n.Members[e.Reader].Name
+		if e.Reader == b.Reader { // alone, as every node is with flat
+			by = "itself"
+		}
+		n.fault(n.Members[b.Reader].Name, fmt.Sprintf("had piece %d wrong when it read it from the store; it was read again by %s", b.Piece, by))
+	}
+	n.blamed = len(n.man.Blamed())
+}
+
+// ErrHeldWrong says that the file which this node has in its place is not the object.
+var ErrHeldWrong = errors.New("the file on this node is not what the store has")
+
+func heldWrong(p int) error {
+	return fmt.Errorf("piece %d: %w: remove the file and broadcast again", p, ErrHeldWrong)
+}
+
+// block notes the arrival of a block, and of its piece with the last one.
+func (n *node) block(ev evBlock) {
+	rank := ev.link.rank
+	n.fromPeers += unit.Bytes(ev.n)
+	if n.foreign(rank) {
+		n.crossed += unit.Bytes(ev.n)
+	}
+	n.Counters.Peer(n.Members[rank].Name).Received.Add(int64(ev.n))
+	if !ev.wanted {
+		n.Counters.Unasked.Add(int64(ev.n))
+		n.ex.Discarded(rank, ev.piece, ev.block, n.now)
+		return
+	}
+	n.moved, n.neighbours[rank].moved, n.rescuing = n.now, n.now, false
+	n.sendCancels(n.ex.Block(rank, ev.piece, ev.block, n.now))
+	if !ev.outcome.whole {
+		return
+	}
+	n.asm.drop(ev.piece)
+	givers := slices.Compact(slices.Sorted(slices.Values(ev.outcome.from)))
+	e, _ := n.man.Entry(ev.piece)
+	shaken := n.shaken[ev.piece]
+	delete(n.shaken, ev.piece)
+	if ev.outcome.sum != e.Sum {
+		n.Counters.Spoiled.Add(int64(n.pieceSize(ev.piece)))
+	}
+	switch {
+	case ev.outcome.sum == e.Sum:
+		n.got(ev.piece, ev.outcome.sum, n.Members[most(ev.outcome.from)].Name)
+	case shaken: // of an old digest: no one's fault
+		n.sendCancels(n.ex.Spoiled(ev.piece))
+	case len(givers) == 1 && n.man.Sure(ev.piece) && (givers[0] == e.Reader || n.Members[n.Self].NoAccess): // it sends other bytes than it says itself, or nobody else can be asked
+		n.sendCancels(n.ex.Spoiled(ev.piece))
+		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
+	case len(givers) == 1 && !n.Members[n.Self].NoAccess: // it lies, or who said that this is the digest: the store knows
+		n.suspect(ev.piece, suspect{givers[0], ev.outcome.sum})
+	default: // nobody knows who of several: next time it comes from one
+		n.sendCancels(n.ex.Spoiled(ev.piece))
+		n.fault(n.nameAll(givers), fmt.Sprintf("one of them sent wrong bytes for piece %d", ev.piece))
+	}
+}
+
+// suspect is who has sent a piece that does not have the digest that it should, and which one it has.
+type suspect struct {
+	rank int
+	sum  uint64
+}
+
+// suspect takes a piece out of the exchange, and has it read from the store.
+func (n *node) suspect(p int, s suspect) {
+	n.sendCancels(n.ex.Abandon(p))
+	if n.ex.Reserve(p) { // else it is being read
+		n.wrong, n.suspects[p] = append(n.wrong, p), s
+	}
+}
+
+// judge expels who has sent other bytes of a piece than we have read now. If they are the same it was the digest that was wrong.
+func (n *node) judge(p int, sum uint64) {
+	s, ok := n.suspects[p]
+	delete(n.suspects, p)
+	if ok && s.sum != sum {
+		n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+	}
+}
+
+// most is the rank that gave most of the blocks of a piece: a recording names one giver a piece.
+func most(from []int) (rank int) {
+	count := map[int]int{}
+	for _, r := range from {
+		if count[r]++; count[r] > count[rank] {
+			rank = r
+		}
+	}
+	return rank
+}
+
+func (n *node) nameAll(ranks []int) string {
+	var names []string
+	for _, r := range ranks {
+		names = append(names, n.Members[r].Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// got notes that a piece is on our disk, and that its digest, sum, is the
+// manifest's. It is announced to all, and with that digest to those who do not hear the reader.
+func (n *node) got(p int, sum uint64, from string) {
+	size := n.pieceSize(p)
+	n.have += size
+	n.countObjects(p, -1)
+	n.Counters.Verified.Add(1)
+	n.sums[p] = sum
+	n.sendCancels(n.ex.Got(p))
+	n.news = append(n.news, p)
+	if e, _ := n.man.Entry(p); e.Reader != n.Self {
+		n.hearsay = append(n.hearsay, digest{p, e})
+	}
+	n.Recorder.Record(n.now, Event{Kind: "piece", Piece: &p, Bytes: int64(size), From: from})
+}
+
+// lose notes that our copy of a piece does not count any more.
+func (n *node) lose(p int) {
+	if n.ex.Have().Has(p) {
+		n.have -= n.pieceSize(p)
+		n.countObjects(p, 1)
+		n.ex.Lost(p)
+		n.news = slices.DeleteFunc(n.news, func(q int) bool { return q == p })
+		for rank := range n.neighbours {
+			if l := n.neighbours[rank].link; l != nil {
+				l.out.forget(p)
+			}
+		}
+	}
+}
