@@ -32,8 +32,7 @@ type Policy struct {
 	PerWork int  // pieces of a work
 	Steals  bool // works change hands
 	Barrier bool // pieces go from node to node only when all of them have left the store
-	Adapts  bool // how much a node takes at a time follows its goodput (Appetite), and nodes may read in turn (Turns)
-	Yields  bool // who is ahead of others waits a little for them (exchange.State.Ahead)
+	Adapts  bool // how much a node takes at a time follows its goodput (Appetite), nodes may read in turn (Turns), and who is ahead of others waits a little for them (exchange.State.Ahead)
 }
 
 // PolicyOf is an algorithm's, where so many nodes read. perWork is what was asked for; zero: nothing was.
@@ -45,7 +44,7 @@ func PolicyOf(algorithm string, l piece.Layout, readers, perWork int) Policy {
 		}
 		return Policy{PerWork: perWork, Steals: true, Barrier: true}
 	case Stream:
-		return Policy{PerWork: max(1, perWork), Steals: true, Adapts: true, Yields: true}
+		return Policy{PerWork: max(1, perWork), Steals: true, Adapts: true}
 	default: // each share is one work
 		return Policy{PerWork: max(1, l.Count()), Barrier: algorithm != Flat}
 	}

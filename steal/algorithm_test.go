@@ -19,8 +19,8 @@ func TestPolicyOf(t *testing.T) {
 		{NonSteal, 7, Policy{PerWork: 256, Barrier: true}},
 		{Steal, 0, Policy{PerWork: DefaultPerWork(l, 4), Steals: true, Barrier: true}},
 		{Steal, 7, Policy{PerWork: 7, Steals: true, Barrier: true}},
-		{Stream, 0, Policy{PerWork: 1, Steals: true, Adapts: true, Yields: true}},
-		{Stream, 7, Policy{PerWork: 7, Steals: true, Adapts: true, Yields: true}},
+		{Stream, 0, Policy{PerWork: 1, Steals: true, Adapts: true}},
+		{Stream, 7, Policy{PerWork: 7, Steals: true, Adapts: true}},
 	} {
 		if got := PolicyOf(tt.algorithm, l, 4, tt.perWork); got != tt.want {
 			t.Errorf("%s, %d pieces a work: %+v, want %+v", tt.algorithm, tt.perWork, got, tt.want)

@@ -16,7 +16,7 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
-// Times in seconds. Those without a value of their own are the rules'.
+// Times in seconds. Those that are no plain number are the rules'.
 const (
 	second       = float64(time.Second)
 	tickEvery    = float64(exchange.TickEvery) / second // announcements are gathered for as long
@@ -465,7 +465,7 @@ func (w *world) begin(i int) {
 	if w.hops == 0 && len(n.peers) > exchange.DefaultSlots || w.hops > 0 && w.places != nil { // else all peers are partners
 		w.after(turnEvery, event{kind: evTick, node: int32(i)})
 	}
-	if w.policy.Yields {
+	if w.policy.Adapts {
 		w.after(tickEvery, event{kind: evYield, node: int32(i)})
 	}
 	if w.policy.Adapts && !n.late {

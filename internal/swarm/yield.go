@@ -38,7 +38,7 @@ func (y *yielding) went(now time.Time) {
 
 // yield tells the writers who is ahead.
 func (n *node) yield() {
-	if !n.policy.Yields {
+	if !n.policy.Adapts {
 		return
 	}
 	for rank, ahead := range n.ex.Ahead() {
