@@ -209,7 +209,7 @@ func (s *State) Announced(rank int, r piece.Range) (news bool) {
 	p := &s.peers[rank]
 	if s.now.Sub(p.gave) > HoardAfter/2 && !s.now.Equal(p.looked) { // once for all runs of a message
 		p.looked = s.now
-		if _, alone := s.AloneWith(rank); !alone {
+		if _, alone := s.aloneWith(rank); !alone {
 			p.gave = s.now
 		}
 	}

@@ -45,9 +45,9 @@ func (s *State) patience(size unit.Bytes) time.Duration {
 	return time.Duration(min(max(takes, HoardAfter.Seconds()), mostHoard.Seconds()) * float64(time.Second))
 }
 
-// AloneWith returns a piece that we lack, only that peer has, and we may ask it for; or one whose digest
+// aloneWith returns a piece that we lack, only that peer has, and we may ask it for; or one whose digest
 // nobody has told us, which who has the piece should have.
-func (s *State) AloneWith(rank int) (piece int, ok bool) {
+func (s *State) aloneWith(rank int) (piece int, ok bool) {
 	for r := range s.have.Missing() {
 		for i := r.Lo; i < r.Hi; i++ {
 			if s.peers[rank].has.Has(i) && (!s.known.Has(i) || s.open && s.holders[i] == 1) && s.may(rank, i) {
@@ -79,7 +79,7 @@ func (s *State) Hoards(rank int, now time.Time) (piece int, within time.Duration
 		p.gave = now
 		return 0, 0, false
 	}
-	if piece, ok = s.AloneWith(rank); !ok || turns && s.gives(rank) {
+	if piece, ok = s.aloneWith(rank); !ok || turns && s.gives(rank) {
 		p.gave = now
 		return 0, 0, false
 	}

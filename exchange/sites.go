@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -305,15 +306,7 @@ func (s *State) crossing(order []int32, now time.Time) (cancel []Ask) {
 			rates[rank] = rate
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int32) int {
-		switch {
-		case rates[a] > rates[b]:
-			return -1
-		case rates[a] < rates[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(rates[b], rates[a]) })
 	return cancel
 }
 

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -83,8 +84,8 @@ func (p *Planner) Explain(plan *Plan) (reasons []Reason) {
 					look(s, h)
 				}
 			}
-			slices.SortStableFunc(r.From, func(a, b Origin) int { return order(b.Rate, a.Rate) })
-			slices.SortStableFunc(r.Full, func(a, b Full) int { return order(b.Worth, a.Worth) })
+			slices.SortStableFunc(r.From, func(a, b Origin) int { return cmp.Compare(b.Rate, a.Rate) })
+			slices.SortStableFunc(r.Full, func(a, b Full) int { return cmp.Compare(b.Worth, a.Worth) })
 			for _, s := range p.demands[k].sources {
 				if price == nil {
 					break
@@ -98,19 +99,9 @@ func (p *Planner) Explain(plan *Plan) (reasons []Reason) {
 				}
 				r.Cost = append(r.Cost, c)
 			}
-			slices.SortStableFunc(r.Cost, func(a, b Cost) int { return order(a.Price, b.Price) })
+			slices.SortStableFunc(r.Cost, func(a, b Cost) int { return cmp.Compare(a.Price, b.Price) })
 			reasons = append(reasons, r)
 		}
 	}
 	return reasons
-}
-
-func order(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

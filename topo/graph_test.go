@@ -131,7 +131,7 @@ func TestGraphIsTheNetworkByNumber(t *testing.T) {
 			}
 			for _, c := range g.Out(p) {
 				left++
-				from, to := n.Ends(c)
+				from, to := ends(n, c)
 				if g.From(c) != p || g.Name(p) != from || g.Name(g.To(c)) != to || g.Rate(c) != n.Rate(c) {
 					t.Errorf("channel %d leads from %d to %d, want %s to %s", c, g.From(c), g.To(c), from, to)
 				}

@@ -254,11 +254,3 @@ func (n *Network) Rate(c Channel) unit.Bandwidth {
 	}
 	return n.Links[c.Link()].Rate
 }
-
-// Ends are the names of where channel c begins and ends.
-func (n *Network) Ends(c Channel) (from, to string) {
-	if l := &n.Links[c.Link()]; c.Back() {
-		return l.B, l.A
-	}
-	return n.Links[c.Link()].A, n.Links[c.Link()].B
-}

@@ -151,10 +151,19 @@ func way(n *Network, from, to string) string {
 	}
 	s := from
 	for _, c := range path {
-		_, next := n.Ends(c)
+		_, next := ends(n, c)
 		s += " " + next
 	}
 	return fmt.Sprint(s, " ", delay)
+}
+
+// ends are the names of where a channel begins and ends, by its link.
+func ends(n *Network, c Channel) (from, to string) {
+	l := &n.Links[c.Link()]
+	if c.Back() {
+		return l.B, l.A
+	}
+	return l.A, l.B
 }
 
 func TestRoutes(t *testing.T) {

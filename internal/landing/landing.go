@@ -2,7 +2,8 @@
 // not at all. (Of several objects: Tree.)
 //
 //	Create   parents made, ".NAME.JOB.part" beside the destination, its space
-//	   │     allocated: a full disk is found before a byte has moved
+//	   │     allocated or, where that takes long, begun to be (space): a full
+//	   │     disk is found before a byte has moved, or soon after
 //	WriteAt  blocks at their final offsets, in any order
 //	   │
 //	Commit ─ fsync, rename over the destination, fsync of the directory; what
@@ -389,3 +390,11 @@ func (r *Roots) Open(path string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// What a landing asks of the file system, in the order of its use. Variables,
+// so that tests can see the order and be a file system that cannot allocate.
+var (
+	allocate = fallocate
+	syncFile = (*os.File).Sync
+	rename   = (*os.Root).Rename
+)

@@ -2,7 +2,6 @@ package landing
 
 import (
 	"errors"
-	"os"
 	"sync/atomic"
 	"time"
 )
@@ -103,11 +102,3 @@ func (s *space) end() {
 	<-s.ended
 	s.ended = nil
 }
-
-// What a landing asks of the file system, in the order of its use. Variables,
-// so that tests can see the order and be a file system that cannot allocate.
-var (
-	allocate = fallocate
-	syncFile = (*os.File).Sync
-	rename   = (*os.Root).Rename
-)

@@ -32,7 +32,7 @@ type TreeFile struct {
 // one file would. WriteAt and ReadAt may be called by several goroutines at once, and not after the one that calls Abort
 // or Close. Whoever created it calls Close in the end, whatever came before.
 //
-//	DIR/.freshet.JOB.part/0, 1, 2, …   the files while they land, their space allocated
+//	DIR/.freshet.JOB.part/0, 1, 2, …   the files while they land, their space taken as a File's
 //	DIR/NAME                           after Commit, all of them; before it none
 //
 // Files that belong together are of use together: half of a new model beside half of the old one is worse than the old one. So none
