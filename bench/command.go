@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
 )
 
 // Main is the main function of an experiment: it runs command with the command line until that
@@ -27,11 +28,24 @@ func Main(name string, command func(ctx context.Context, args []string) error) {
 // Words takes what stands before an experiment's flags: "run", which is also meant where there is
 // nothing, or "report". typed is the whole command, for the results.
 func Words(name string, args []string) (typed string, run bool, flags []string) {
-	typed = strings.Join(append([]string{"go run ./bench/" + name}, args...), " ")
+	typed = "go run ./bench/" + name
+	for _, arg := range args {
+		typed += " " + quoted(arg)
+	}
 	if len(args) > 0 && (args[0] == "run" || args[0] == "report") {
 		return typed, args[0] == "run", args[1:]
 	}
 	return typed, true, args
+}
+
+// quoted is an argument as a shell takes it.
+func quoted(arg string) string {
+	if arg != "" && !strings.ContainsFunc(arg, func(r rune) bool {
+		return !strings.ContainsRune("+,-./:=@_", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\'''`) + "'"
 }
 
 // Flags is the set of an experiment's flags. Its --help says first what the experiment does, and which words may

@@ -46,6 +46,7 @@ func TestWords(t *testing.T) {
 		{[]string{"run", "-a"}, "go run ./bench/x run -a", true, []string{"-a"}},
 		{[]string{"report"}, "go run ./bench/x report", false, []string{}},
 		{[]string{"-a", "report"}, "go run ./bench/x -a report", true, []string{"-a", "report"}},
+		{[]string{"--only", "fresh et,b", "--dir=a/b_1", "it's", "*", ""}, `go run ./bench/x --only 'fresh et,b' --dir=a/b_1 'it'\''s' '*' ''`, true, []string{"--only", "fresh et,b", "--dir=a/b_1", "it's", "*", ""}},
 	} {
 		typed, run, flags := Words("x", tt.args)
 		if typed != tt.typed || run != tt.run || !slices.Equal(flags, tt.flags) {

@@ -101,7 +101,7 @@ func (e *experiment) trial(ctx context.Context, c *bench.Cell, s System) (*Trial
 	}
 	for _, node := range t.Nodes {
 		if t.kind.sites {
-			config.AgentsOf[node] = []string{"--site", t.Interface(node)}
+			config.AgentsOf[node] = []string{"--site", t.switchOf(node)}
 		}
 	}
 	if t.Trial, err = trial.New(ctx, config); err != nil {
@@ -144,8 +144,8 @@ func (t *Trial) Dir(node string) string { return t.File(node, prefix) }
 // Path is where a file is to stand.
 func (t *Trial) Path(node, file string) string { return t.File(node, prefix+"/"+file) }
 
-// Interface is the name of a node's network interface.
-func (t *Trial) Interface(node string) string {
+// switchOf is the switch that a node hangs on, by which its interface is called, and its site.
+func (t *Trial) switchOf(node string) string {
 	if t.kind.sites && slices.Index(t.Nodes, node) >= len(t.Nodes)/2 {
 		return far
 	}
@@ -321,7 +321,7 @@ func (t *Trial) judge(from, to usage, connections []cluster.Connection) (map[str
 		numbers["ratio_others"] = numbers["mean_others_s"] / without
 	}
 	if t.kind.sites {
-		numbers["crossed_multiple"] = float64(to.crossed-from.crossed) * 1448 / 1514 / float64(size)
+		numbers["crossed_multiple"] = float64(lab.Payload(unit.Bandwidth(to.crossed-from.crossed))) / float64(size)
 	}
 	return numbers, nil
 }

@@ -15,10 +15,10 @@ func udpcast() System {
 		Tuning: "full duplex, which a switch allows; no limit of its own below the link's rate",
 		Run: func(_ context.Context, t *Trial) error {
 			for i, node := range t.Nodes {
-				script := fmt.Sprintf("udp-receiver --interface %s --nokbd --no-progress | %s", t.Interface(node), t.Store(node))
+				script := fmt.Sprintf("udp-receiver --interface %s --nokbd --no-progress | %s", t.switchOf(node), t.Store(node))
 				if i == 0 {
 					script = fmt.Sprintf("%s | tee >(%s) | udp-sender --interface %s --min-receivers %d --nokbd --no-progress --full-duplex",
-						t.Fetch(), t.Store(node), t.Interface(node), len(t.Nodes)-1)
+						t.Fetch(), t.Store(node), t.switchOf(node), len(t.Nodes)-1)
 				}
 				if err := t.Shell(node, script); err != nil {
 					return err
