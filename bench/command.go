@@ -45,7 +45,7 @@ func quoted(arg string) string {
 	}) {
 		return arg
 	}
-	return "'" + strings.ReplaceAll(arg, "'", `'\'''`) + "'"
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
 
 // Flags is the set of an experiment's flags. Its --help says first what the experiment does, and which words may

@@ -53,7 +53,8 @@ Algorithms: flat, every node downloads everything by itself; non-steal, the node
 share the download out and exchange; steal, the same, and nodes that are through
 take over what slower ones have still before them; stream (the default), the
 same without a wait between reading and exchanging, over as many connections to
-the store as bring something, and never slower than flat.
+the store as bring something, and reading from it what others have where that is
+faster.
 
 A node gets the object only if it may read SOURCE with its own credentials, and
 proves that to the others, unless --share-access says that all may have it.
@@ -84,7 +85,7 @@ none is put in its place before all are. Ctrl-C cancels the job on all nodes;
 	f.StringSliceVar(&b.spec.Nodes, "nodes", nil, "`SELECTOR` of nodes: a name, a glob (gpu-*) or label=value; several with commas or repeated (default: all)")
 	f.StringVar(&b.spec.Algorithm, "algorithm", freshet.DefaultAlgorithm, "`one` of "+strings.Join(freshet.Algorithms, ", "))
 	f.Var(&b.spec.Piece, "piece", "size of a piece (default: by the object's size)")
-	f.IntVar(&b.spec.PerWork, "per-work", 0, "`number` of pieces that one read from the store covers (default: by the object's size)")
+	f.IntVar(&b.spec.PerWork, "per-work", 0, "`number` of pieces in a work of steal or stream, the least that is stolen (default: one with stream, else by the sizes of object and swarm)")
 	f.Float64Var(&b.spec.SourceCopies, "source-copies", 0, "`MAX` copies of the object that may leave the source: 1 reads nothing twice unless something fails (default: as many as make nodes faster)")
 	f.BoolVar(&b.spec.Unpinned, "unpinned", false, "accept a source with neither an ETag nor a date, so that a change meanwhile goes unnoticed")
 	f.BoolVar(&b.spec.ShareAccess, "share-access", false, "give the object also to nodes that may not read the source themselves")

@@ -90,7 +90,7 @@ is printed.
 
 It needs no root and nothing installed, leaves nothing running, and writes a
 report with pictures.`,
-		Example: "  freshet demo\n  freshet demo --nodes 16 --size 512MiB --seed 7 --report /tmp/demo.html",
+		Example: "  freshet demo\n  freshet demo --nodes 16 --size 512MiB --seed 7 --report demo.html",
 		Args:    wantArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.out, d.err = cmd.OutOrStdout(), cmd.ErrOrStderr()

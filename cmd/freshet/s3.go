@@ -36,8 +36,8 @@ drawn from a distribution when it is opened:
 
 Its one account has the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or
 random ones that it prints. It is no store for data that anybody would miss.`,
-		Example: `  freshet s3 --dir /tmp/store
-  freshet s3 --dir /tmp/store --listen 10.0.0.9:9000 --rate-per-connection 'paper*5' --rate-total 1Gbit`,
+		Example: `  freshet s3 --dir ./store
+  freshet s3 --dir ./store --listen 10.0.0.9:9000 --rate-per-connection 'paper*5' --rate-total 1Gbit`,
 		Args: wantArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if c.Dir == "" {
