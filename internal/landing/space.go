@@ -14,7 +14,7 @@ import (
 // some milliseconds only, and with rests between them. That such a disk is full is found out early all the same: by whoever writes next.
 type space struct {
 	size int64
-	take func(off, n int64) error // for the n bytes from off on; errors.ErrUnsupported: the file system cannot, for any
+	take func(off, n int64) error // for the n bytes from off on; errors.ErrUnsupported: the file system cannot, for any that need some
 	at   int64                    // so much has been taken
 	step int64
 
@@ -79,7 +79,9 @@ func (s *space) rest(lasted time.Duration) {
 		}
 		var err error
 		if lasted, err = s.next(); err != nil {
-			s.failed.Store(&err)
+			if !errors.Is(err, errors.ErrUnsupported) { // found out as late as this where a Tree begins with files that need none
+				s.failed.Store(&err)
+			}
 			return
 		}
 	}

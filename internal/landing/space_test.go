@@ -205,3 +205,26 @@ func TestSmallFilesOfATree(t *testing.T) {
 		t.Errorf("space for %d bytes was taken, want %d", sum, 7+3*firstStep)
 	}
 }
+
+// TestSpaceThatCannotBeTaken is no failure, also where it is found out late: the first steps over a Tree may be over files that need none.
+func TestSpaceThatCannotBeTaken(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := space{size: 64 * firstStep, take: func(off, n int64) error {
+				if early || off > 0 {
+					return errors.ErrUnsupported
+				}
+				time.Sleep(2 * quick)
+				return nil
+			}}
+			if err := s.begin(); err != nil {
+				t.Errorf("found out at once: %v; it begins with %v", early, err)
+			}
+			time.Sleep(time.Minute)
+			if err := s.err(); err != nil {
+				t.Errorf("found out at once: %v; who writes hears %v", early, err)
+			}
+			s.end()
+		})
+	}
+}
