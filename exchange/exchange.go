@@ -110,6 +110,7 @@ type peer struct {
 	gained  time.Time // when it last announced a piece
 	heard   time.Time // of the last block, or of the first request after none were owed
 	gave    time.Time // when it last gave us anything that it owed, or began to have a piece alone
+	excused bool      // it has connected again since it last gave anything
 	serves  time.Time // since when it serves us; only while it does not choke us
 	given   int       // pieces that it has, and others have, too, when gives was last asked
 	looked  time.Time // when Announced last looked whether it has a piece alone
@@ -157,7 +158,11 @@ func (s *State) Up(rank int) {
 	s.Choked(rank, true)
 	s.snub(rank, false)
 	p := &s.peers[rank]
-	p.up, p.choked, p.owes, p.gave, p.gained = true, true, 0, s.now, s.now
+	p.up, p.choked, p.owes, p.gained = true, true, 0, s.now
+	if !p.excused { // who connects again and again and gives nothing does not begin anew each time
+		p.excused = !p.gave.IsZero()
+		p.gave = s.now
+	}
 	s.stirred = true
 }
 
@@ -349,7 +354,7 @@ func (s *State) Choked(rank int, chokes bool) {
 // cancel: the same block, if somebody else owes it too.
 func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 	p := &s.peers[rank]
-	p.heard, p.gave = now, now
+	p.heard, p.gave, p.excused = now, now, false
 	s.snub(rank, false)
 	p.in.add(s.blockSize(i, b), now)
 	w := s.want(i)
@@ -376,7 +381,7 @@ func (s *State) Discarded(rank, i, b int, now time.Time) {
 	p.heard = now
 	s.snub(rank, false)
 	if w := s.want(i); w != nil && b < len(w.asked) && w.untake(b, int32(rank)) {
-		p.gave = now
+		p.gave, p.excused = now, false
 		p.owes -= s.blockSize(i, b)
 		s.loose = true
 		s.wet()

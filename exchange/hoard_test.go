@@ -96,3 +96,39 @@ func TestManyRunsAreAnnouncedAtOnce(t *testing.T) {
 		t.Errorf("it takes %v", took)
 	}
 }
+
+// Who alone has what we lack and connects again and again instead of giving it is given up; who has to connect once more has all its time again.
+func TestHoarderConnectsAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		every time.Duration
+		times int
+		want  time.Duration
+	}{
+		{"never", time.Hour, 0, HoardAfter},
+		{"once", HoardAfter - time.Second, 1, 2*HoardAfter - time.Second},
+		{"again and again", 10 * time.Second, 1000, HoardAfter + 10*time.Second},
+	} {
+		s := state(2, 4, false)
+		s.Asks(t0)
+		s.Up(1)
+		s.Announced(1, piece.Range{Lo: 0, Hi: 1})
+		for d := time.Duration(0); ; d += time.Second {
+			s.Asks(at(d))
+			if _, _, hoards := s.Hoards(1, at(d)); hoards {
+				if d < tt.want || d > tt.want+2*time.Second {
+					t.Errorf("connects again %s: given up after %v, want %v", tt.name, d, tt.want)
+				}
+				break
+			}
+			if d > 5*time.Minute {
+				t.Errorf("connects again %s: not given up within %v", tt.name, d)
+				break
+			}
+			if d > 0 && d%tt.every == 0 && d/tt.every <= time.Duration(tt.times) {
+				s.Down(1)
+				s.Up(1)
+			}
+		}
+	}
+}
