@@ -611,6 +611,34 @@ func TestDeafPeerIsDropped(t *testing.T) {
 	})
 }
 
+// Who leaves unread what is told of one that is dropped for the same is dropped, too.
+func TestDeafPeersAreDropped(t *testing.T) {
+	swarmOf(t, 4, 0, steal.Steal, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+		n := newNode(c)
+		for rank := 1; rank < 4; rank++ {
+			_, withdraw := b.ports[rank].Offer("job")
+			defer withdraw()
+			conn, err := b.ports[0].Dial(b.t.Context(), nodeName(rank), nodeName(rank), "job")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			n.neighbours[rank].link = &link{rank: rank, conn: conn, out: newOutbox(0)}
+		}
+		n.neighbours[3].link.out = newOutbox(n.unread())
+		n.deaf = []int{1}
+		n.tick(b.t.Context())
+		n.wg.Wait()
+		for rank, want := range []bool{1: true, 2: true, 3: false} {
+			if rank > 0 && n.neighbours[rank].dead != want {
+				t.Errorf("node %d is given up: %v", rank, n.neighbours[rank].dead)
+			}
+		}
+	})
+}
+
 // Nor can two that work together fill our memory: what one makes us say to the
 // other, who does not read, is bounded in bytes, too.
 func TestWhatWaitsForADeafPeerIsBounded(t *testing.T) {

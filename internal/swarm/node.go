@@ -417,10 +417,13 @@ func (n *node) tick(ctx context.Context) {
 	n.relieved()
 	n.overtake()
 	n.stealImports()
-	for _, rank := range n.deaf {
-		n.expel(rank, fmt.Errorf("does not read what it is told (%d messages)", maxMessages))
+	for len(n.deaf) > 0 { // what is told of those may be too much for others
+		deaf := n.deaf
+		n.deaf = nil
+		for _, rank := range deaf {
+			n.expel(rank, fmt.Errorf("does not read what it is told (%d messages)", maxMessages))
+		}
 	}
-	n.deaf = nil
 	var silent []int
 	for rank := range n.neighbours {
 		nb := &n.neighbours[rank]
