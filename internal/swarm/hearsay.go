@@ -2,7 +2,6 @@ package swarm
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/freshet/freshet/steal"
@@ -55,38 +54,57 @@ func (n *node) hears(of, from int) bool {
 	return of != from && of != n.Self && of < len(n.neighbours) && n.neighbours[of].link != nil
 }
 
-// repeat tells a peer that does not hear these readers, in order, what they claim, and what they read, as far as we know, and from now on.
-// O(readers + works + pieces).
-func (n *node) repeat(l *link, readers []int) {
+// tellUnheard notes that a peer does not hear these members, in order, and tells it at once what it did not know of them. It may have taken nothing of that, since it
+// heard them again; so who asks again is told again, but all of it at a time, and not more often than somebody is found not to be heard: it is much
+// for a few bytes.
+func (n *node) tellUnheard(l *link, ranks []int) {
 	nb := &n.neighbours[l.rank]
-	more := map[int]bool{}
+	first := map[int]bool{}
+	for _, rank := range ranks {
+		switch {
+		case rank == n.Self || rank == l.rank:
+		case nb.misses[rank]:
+			nb.again[rank] = true
+		default:
+			if nb.misses == nil {
+				nb.misses, nb.again = map[int]bool{}, map[int]bool{}
+			}
+			nb.misses[rank], first[rank] = true, true
+		}
+	}
+	if len(first) > 0 {
+		n.repeat(l, first)
+	}
+}
+
+// repeatAgain tells those who have asked again.
+func (n *node) repeatAgain() {
+	for rank := range n.neighbours {
+		if nb := &n.neighbours[rank]; nb.link != nil && len(nb.again) > 0 && n.now.Sub(nb.repeated) >= unheardAfter {
+			n.repeat(nb.link, nb.again)
+			nb.repeated = n.now
+			clear(nb.again)
+		}
+	}
+}
+
+// repeat tells a peer that does not hear these members what they claim, and what they read, as far as we know. O(works + pieces).
+func (n *node) repeat(l *link, members map[int]bool) {
 	for _, c := range n.works.Claims() {
-		if _, asked := slices.BinarySearch(readers, c.Node); asked {
+		if members[c.Node] {
 			n.sendClaim(l, kindTook, c)
 		}
 	}
 	if n.mate(l.rank) {
 		for _, c := range n.imports.Claims() {
-			if _, asked := slices.BinarySearch(readers, c.Node); asked {
+			if members[c.Node] {
 				n.sendClaim(l, kindTookImports, c)
 			}
 		}
 	}
-	for _, reader := range readers {
-		if reader == n.Self || reader == l.rank || nb.misses[reader] {
-			continue
-		}
-		if nb.misses == nil {
-			nb.misses = map[int]bool{}
-		}
-		nb.misses[reader], more[reader] = true, true
-	}
-	if len(more) == 0 {
-		return
-	}
 	var known []digest
 	for p := range n.Layout.Count() {
-		if e, ok := n.man.Entry(p); ok && more[e.Reader] {
+		if e, ok := n.man.Entry(p); ok && members[e.Reader] {
 			known = append(known, digest{p, e})
 		}
 	}

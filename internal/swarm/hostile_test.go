@@ -448,6 +448,72 @@ func TestNobodyClaimsForAnother(t *testing.T) {
 	}
 }
 
+// Who does not hear a member, hears it again and loses it for good has taken nothing of what others said of it meanwhile: they say it once more. However
+// often somebody asks, he is not told all of it more than once a second.
+func TestWhoAsksAgainIsToldAgain(t *testing.T) {
+	swarmOf(t, 3, 4*unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+		n := newNode(c)
+		for rank := 1; rank < 3; rank++ {
+			n.neighbours[rank].link = &link{rank: rank, out: newOutbox(n.unread())}
+			n.ex.Up(rank)
+		}
+		says := func(rank int, kind byte, payload []byte) {
+			t.Helper()
+			if err := n.message(evMessage{link: n.neighbours[rank].link, kind: kind, payload: payload}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := func() (digests, claims int) {
+			t.Helper()
+			for _, m := range n.neighbours[1].link.out.messages {
+				switch m.Kind {
+				case kindDigests:
+					ds, err := parseDigests(m.Payload, n.Layout.Count(), 3)
+					if err != nil {
+						t.Fatal(err)
+					}
+					digests += len(ds)
+				case kindTook:
+					claims++
+				}
+			}
+			n.neighbours[1].link.out.messages = nil
+			return digests, claims
+		}
+		wants := func(when string, digests, claims int) {
+			t.Helper()
+			if d, c := told(); d != digests || c != claims {
+				t.Errorf("%s it is told %d digests and %d claims, want %d and %d", when, d, c, digests, claims)
+			}
+		}
+		reads := func(p int) {
+			says(2, kindDigests, appendDigests(nil, []digest{{p, exchange.Entry{Sum: 1, Reader: 2}}}))
+			says(2, kindTook, appendTook(nil, steal.Claim{Node: 2, Hands: []steal.Hand{{Lo: p, Hi: p + 1, Term: 1}}}))
+		}
+		asks := func() { says(1, kindUnheard, appendNumbers(nil, 2)) }
+		reads(0)
+		asks()
+		wants("at once", 1, 1)
+		reads(2)
+		for k := range 100 {
+			asks()
+			if k%10 == 0 {
+				n.now = n.now.Add(unheardAfter / 100)
+				n.tick(t.Context())
+			}
+		}
+		wants("when it has asked again and again", 2, 1)
+		n.now = n.now.Add(unheardAfter)
+		n.tick(t.Context())
+		wants("a second later", 2, 1)
+		n.now = n.now.Add(unheardAfter)
+		n.tick(t.Context())
+		wants("when it has not asked", 0, 0)
+	})
+}
+
 // Digests are said by their readers alone, until somebody does not hear one of them.
 func TestDigestsAreRepeatedToThoseWhoAsk(t *testing.T) {
 	swarmOf(t, 3, 16*unit.MiB, steal.Steal, func(b *bench) {

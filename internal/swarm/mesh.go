@@ -31,7 +31,9 @@ type neighbour struct {
 	imports   bool         // likewise, pieces to import
 	overtaken bool         // we have read in its place
 	unheard   bool         // while not up: others know that we have not heard it for a while
-	misses    map[int]bool // readers that it does not hear
+	misses    map[int]bool // members that it does not hear, or did not for a while: it is told at once what they read
+	again     map[int]bool // those of them of which it is to be told everything again
+	repeated  time.Time    // when it last was
 	sent      unit.Bytes   // to it
 }
 
@@ -97,6 +99,7 @@ func (n *node) up(ctx context.Context, ev evUp) {
 	}
 	l := &link{rank: ev.rank, conn: ev.conn, out: newOutbox(n.unread())}
 	nb.link, nb.why, nb.moved, nb.unheard = l, nil, n.now, false
+	clear(nb.again) // all is said now
 	n.links[l] = true
 	nb.plain = nb.plain || ev.conn.Plain()
 	n.wg.Go(func() { l.run(ctx, n) })

@@ -220,7 +220,7 @@ func (n *node) message(ev evMessage) error {
 		if err != nil {
 			return err
 		}
-		n.repeat(ev.link, ranks)
+		n.tellUnheard(ev.link, ranks)
 	case kindDone:
 		nb.done = true
 	case kindLeave:

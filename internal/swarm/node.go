@@ -443,6 +443,7 @@ func (n *node) tick(ctx context.Context) {
 		}
 	}
 	n.unheard(silent...)
+	n.repeatAgain()
 	fromStore := unit.Bytes(n.fromStore.Load())
 	n.turns.Note(fromStore, n.atStore() > 0 && !n.now.Before(n.quiet), n.ex.Had(), n.now)
 	n.takeTurns()
