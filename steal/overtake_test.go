@@ -180,6 +180,7 @@ func TestOvertakeWhileWaiting(t *testing.T) {
 func TestHighestTerm(t *testing.T) {
 	d := Divide(8, []int{0, 1}, 1)
 	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
+	a.owes[1], b.owes[0] = 8, 8 // each has asked the other
 	lie := []Hand{{Lo: 0, Hi: 3, Term: maxTerm}}
 	if _, err := a.Receive(1, lie); err != nil {
 		t.Fatal(err)

@@ -131,7 +131,7 @@ func (m *Imports) Ask(now time.Time, open Open) (victim int, ok bool) {
 		}
 	}
 	if ok {
-		m.asked, m.begged = victim, now
+		m.asked, m.begged, m.ledger.owes[victim] = victim, now, m.mine.Len()
 	}
 	return victim, ok
 }
@@ -175,15 +175,16 @@ func (m *Imports) Receive(victim int, answer []Hand, now time.Time) (tell []Clai
 			m.again[victim] = now.Add(askAgain)
 		}
 	}
-	c := Claim{m.ledger.self, answer}
-	if len(answer) == 0 || !m.ledger.record(c) {
-		return nil, nil
-	}
-	m.stale = true
-	return []Claim{c}, nil
+	return m.Gave(victim, answer)
 }
 
-// Took notes a claim in the ledger. It returns what to tell all nodes of the site: claims of the dead have to
+// Gave notes pieces that another node says it has given us to import, as Node.Gave does works.
+func (m *Imports) Gave(by int, hands []Hand) (tell []Claim, err error) {
+	m.stale = true
+	return m.ledger.Gave(by, hands)
+}
+
+// Took notes another node's claim in the ledger. It returns what to tell all nodes of the site: claims of the dead have to
 // be passed on.
 func (m *Imports) Took(c Claim) (tell []Claim, err error) {
 	if c.Node >= 0 && c.Node < len(m.mate) && !m.mate[c.Node] {

@@ -84,6 +84,9 @@ func TestTheLastOneIsKept(t *testing.T) {
 func TestHighestTermIsNotGiven(t *testing.T) {
 	mates := []int{0, 1, 2}
 	a, b := NewImports(0, 3, mates, 12), NewImports(1, 3, mates, 12)
+	if victim, ok := a.Ask(noon, func(p int) bool { return p%3 == 2 }); !ok || victim != 2 {
+		t.Fatalf("asks %d, %v", victim, ok)
+	}
 	if _, err := a.Receive(2, []Hand{{0, 6, maxTerm}}, noon); err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +128,9 @@ func TestWhoHasNothingIsAskedLater(t *testing.T) {
 func TestImporterDies(t *testing.T) {
 	mates := []int{0, 1, 2}
 	a, b, c := NewImports(0, 4, mates, 12), NewImports(1, 4, mates, 12), NewImports(2, 4, mates, 12)
+	if victim, ok := c.Ask(noon, func(p int) bool { return p%3 == 1 }); !ok || victim != 1 {
+		t.Fatalf("asks %d, %v", victim, ok)
+	}
 	tell, err := c.Receive(1, b.Give(2, whatever), noon)
 	if err != nil || len(tell) != 1 {
 		t.Fatal(tell, err)

@@ -162,6 +162,7 @@ type Node struct {
 	asked     int    // the victim whose answer is awaited, or -1
 	refused   []bool // by rank: answered our last question with no works
 	vain      []int  // by rank: so many questions in a row have brought nothing
+	owes      []int  // by rank: so many works it may yet give us: all that there are when it was asked, be its answer late or told on another connection
 	early     bool   // it was asked while we had works in hand
 	ended     bool   // we have been through with a work: our pace is known
 }
@@ -173,7 +174,7 @@ func NewNode(self, nodes int, d Division, steals bool) *Node {
 		self: self, steals: steals, asked: -1,
 		works: d.Works, place: d.Place, claimant: append([]int(nil), d.Owner...), term: make([]uint32, len(d.Works)),
 		listed: make([]bool, len(d.Works)), hand: make([]bool, len(d.Works)), overtaken: make([]bool, len(d.Works)),
-		living: make([]bool, nodes), refused: make([]bool, nodes), vain: make([]int, nodes),
+		living: make([]bool, nodes), refused: make([]bool, nodes), vain: make([]int, nodes), owes: make([]int, nodes),
 	}
 	for i := range n.living {
 		n.living[i] = true
@@ -348,7 +349,7 @@ func (n *Node) Ask(held Held) (victim int, ok bool) {
 	if best < 0 {
 		return 0, false
 	}
-	n.asked = best
+	n.asked, n.owes[best] = best, len(n.works)
 	return best, true
 }
 
@@ -387,14 +388,32 @@ func (n *Node) Receive(victim int, answer []Hand) (tell []Claim, err error) {
 		n.asked = -1
 		n.refuses(victim, len(answer) == 0)
 	}
-	if len(answer) == 0 {
+	return n.Gave(victim, answer)
+}
+
+// Gave notes works that another node says it has given us: in its answer or, if that was lost, on its next connection. It returns what
+// to tell everybody, so that of several who were given the same all but one hear of it; and an error if there are no such works. Who was not
+// asked has given us nothing: it could have each node read all.
+func (n *Node) Gave(by int, hands []Hand) (tell []Claim, err error) {
+	if err := n.check(hands); err != nil {
+		return nil, err
+	}
+	c := Claim{n.self, hands}
+	news := 0
+	for _, h := range hands {
+		for w := h.Lo; w < h.Hi; w++ {
+			if n.isNews(c.Node, w, h.Term) {
+				news++
+			}
+		}
+	}
+	if news == 0 || news > n.owes[by] { // what was heard before nobody needs to hear again, however often it is said
 		return nil, nil
 	}
+	n.owes[by] -= news
 	clear(n.refused)
-	if !n.record(Claim{n.self, answer}) { // heard before: nobody needs to hear it again, however often it is said
-		return nil, nil
-	}
-	return []Claim{{n.self, answer}}, nil
+	n.record(c)
+	return []Claim{c}, nil
 }
 
 // GiveUp stops waiting for the answer of a victim, which counts as a refusal.
@@ -415,15 +434,18 @@ func (n *Node) refuses(victim int, yes bool) {
 	}
 }
 
-// Took notes a claim in the ledger. A work of our own that somebody else
+// Took notes another node's claim in the ledger. A work of our own that somebody else
 // claims with a higher term leaves the list. It returns what to tell everybody:
-// claims of the dead have to be passed on by those who hear of them first.
+// claims of the dead have to be passed on by those who hear of them first. What is said to be ours is not for Took: see Gave.
 func (n *Node) Took(c Claim) (tell []Claim, err error) {
 	if !n.valid(c.Node) {
 		return nil, fmt.Errorf("no node of rank %d", c.Node)
 	}
 	if err := n.check(c.Hands); err != nil {
 		return nil, err
+	}
+	if c.Node == n.self {
+		return nil, nil
 	}
 	if n.record(c) {
 		n.refused[c.Node] = false
@@ -434,13 +456,18 @@ func (n *Node) Took(c Claim) (tell []Claim, err error) {
 	return tell, nil
 }
 
+// isNews says whether a node's claim to a work is higher than what the ledger has.
+func (n *Node) isNews(node, work int, term uint32) bool {
+	return term > n.term[work] || term == n.term[work] && node > n.claimant[work]
+}
+
 // record enters c where it is higher than what the ledger has, puts works that
 // became ours on the list and takes those off that did not stay ours. It says whether anything was new.
 func (n *Node) record(c Claim) (news bool) {
 	lost := false
 	for _, h := range c.Hands {
 		for w := h.Lo; w < h.Hi; w++ {
-			if h.Term < n.term[w] || h.Term == n.term[w] && c.Node <= n.claimant[w] {
+			if !n.isNews(c.Node, w, h.Term) {
 				continue
 			}
 			news = true

@@ -531,8 +531,8 @@ func TestClaimsMendALostAnswer(t *testing.T) {
 	lost := b.Give(0, all)
 	a.Unanswered(1)
 	for _, c := range b.Claims() {
-		if _, err := a.Took(c); err != nil {
-			t.Fatal(err)
+		if tell, err := a.Gave(1, c.Hands); err != nil || c.Node != 0 || len(tell) != 1 {
+			t.Fatalf("claims of node %d: tells %v, %v", c.Node, tell, err)
 		}
 	}
 	if a.Left() != 5 || a.list[0] != lost[0].Lo {
@@ -619,6 +619,13 @@ func TestExcused(t *testing.T) {
 // What a victim repeats is not told again.
 func TestRepeatedWorks(t *testing.T) {
 	n := NewNode(1, 2, Divide(8, []int{0, 1}, 1), true)
+	for n.Left() > 0 {
+		w, _, _ := next(n, none)
+		n.End(w)
+	}
+	if _, ok := n.Ask(none); !ok {
+		t.Fatal("asks nobody")
+	}
 	hands := []Hand{{Lo: 2, Hi: 4, Term: 1}}
 	for i, want := range []int{1, 0, 0} {
 		tell, err := n.Receive(0, hands)
@@ -765,6 +772,41 @@ func TestClaimsOfTheDeadArePassedOn(t *testing.T) {
 	} {
 		if tell, err := n.Took(tt.claim); err != nil || len(tell) != tt.want {
 			t.Errorf("of %v it tells %v, %v; want %d claims", tt.claim, tell, err, tt.want)
+		}
+	}
+}
+
+// Nobody is given what he has not asked for, neither by a third nor by an answer that nobody waits for, and with one question no more than there is.
+func TestGiftsAreRefused(t *testing.T) {
+	const works = 9
+	n := NewNode(0, 3, Divide(works, []int{0, 1, 2}, 1), true)
+	term := uint32(0)
+	for _, tt := range []struct {
+		name string
+		gift func(h []Hand) (tell []Claim, err error)
+		asks bool
+		want int
+	}{
+		{"a third says so", func(h []Hand) ([]Claim, error) { return n.Took(Claim{0, h}) }, false, 0},
+		{"the giver says so", func(h []Hand) ([]Claim, error) { return n.Gave(1, h) }, false, 0},
+		{"unasked", func(h []Hand) ([]Claim, error) { return n.Receive(1, h) }, false, 0},
+		{"another answers", func(h []Hand) ([]Claim, error) { return n.Receive(2, h) }, true, 0},
+		{"asked", func(h []Hand) ([]Claim, error) { return n.Receive(1, h) }, false, 1},
+		{"once more", func(h []Hand) ([]Claim, error) { return n.Receive(1, h) }, false, 0},
+	} {
+		for n.Left() > 0 {
+			w, _, _ := next(n, none)
+			n.End(w)
+		}
+		if victim, ok := 1, true; tt.asks {
+			if victim, ok = n.Ask(none); !ok || victim != 1 {
+				t.Fatalf("asks node %d, %v", victim, ok)
+			}
+		}
+		term++
+		tell, err := tt.gift([]Hand{{Lo: 0, Hi: works, Term: term}})
+		if err != nil || len(tell) != tt.want || n.Left() != works*tt.want {
+			t.Errorf("%s: %d works on the list, tells %v, %v", tt.name, n.Left(), tell, err)
 		}
 	}
 }

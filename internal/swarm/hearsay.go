@@ -15,7 +15,8 @@ import (
 //	                                      <── digests ── of what that member read, now and as they get those pieces
 //	                                      <── took ───── what it claimed
 //
-// What works a member claims it says itself, too, and one that hears it believes nobody else about that.
+// What works a member claims it says itself, too, and one that hears it believes nobody else about that. What is the node's own it is told by who
+// gave it, and believes that of nobody whom it has not asked.
 
 // unheardAfter is how long a connection may be missing before others are asked to say what its other end
 // has read: most come up, or back, sooner, and then say it themselves.

@@ -742,6 +742,39 @@ func TestWhatWaitsForADeafPeerIsBounded(t *testing.T) {
 	})
 }
 
+// What a third says to be ours is not, nor what somebody gives us whom we have not asked.
+func TestNobodyIsGivenWhatHeHasNotAskedFor(t *testing.T) {
+	for _, kind := range []byte{kindTook, kindWorks, kindTookImports, kindImports} {
+		swarmOf(t, 4, 4*unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log = slog.New(slog.DiscardHandler)
+			for i := range c.Members {
+				c.Members[i].Site = []string{"here", "here", "here", "there"}[i]
+			}
+			n := newNode(c)
+			l := &link{rank: 1, out: newOutbox(n.unread())}
+			n.neighbours[1].link = l
+			n.ex.Up(1)
+			works, pieces := n.works.Left(), n.imports.Mine().Count()
+			all := len(steal.Divide(c.Layout.Count(), n.sources, n.policy.PerWork).Works)
+			if kind == kindTookImports || kind == kindImports {
+				all = c.Layout.Count()
+			}
+			gift := steal.Claim{Node: 0, Hands: []steal.Hand{{Lo: 0, Hi: all, Term: 5}}}
+			payload := appendTook(nil, gift)
+			if kind == kindWorks || kind == kindImports {
+				payload = appendWorks(nil, gift.Hands)
+			}
+			if err := n.message(evMessage{link: l, kind: kind, payload: payload}); err != nil {
+				t.Fatal(err)
+			}
+			if got, p := n.works.Left(), n.imports.Mine().Count(); got != works || p != pieces {
+				t.Errorf("kind %d: %d works of %d are ours to read, want %d; %d pieces to import, want %d", kind, got, all, works, p, pieces)
+			}
+		})
+	}
+}
+
 // However many works change hands one by one, what is said of them has a legal length: who writes a longer frame panics.
 func TestClaimsFitInFrames(t *testing.T) {
 	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
@@ -790,7 +823,7 @@ func TestClaimsFitInFrames(t *testing.T) {
 		if got := said(kindTook); got != works {
 			t.Errorf("%d works of the dead are passed on, want %d", got, works)
 		}
-		claim(0, 3)
+		n.dead(2, nil) // so that most are ours
 		left := n.works.Left()
 		if err := n.message(evMessage{link: l, kind: kindGiveWork, payload: appendGiveWork(nil, 1<<30, steal.Pace{})}); err != nil {
 			t.Fatal(err)

@@ -199,6 +199,11 @@ func (n *node) message(ev evMessage) error {
 		if n.hears(c.Node, rank) {
 			return nil
 		}
+		if c.Node == n.Self {
+			tell, err := n.works.Gave(rank, c.Hands)
+			n.tellClaims(tell)
+			return err
+		}
 		tell, err := n.works.Took(c)
 		if err != nil {
 			return err

@@ -108,6 +108,11 @@ func (n *node) importMessage(ev evMessage) error {
 		if n.hears(c.Node, rank) {
 			return nil
 		}
+		if c.Node == n.Self {
+			tell, err := n.imports.Gave(rank, c.Hands)
+			n.tellImports(tell)
+			return err
+		}
 		tell, err := n.imports.Took(c)
 		if err != nil {
 			return err
