@@ -163,6 +163,7 @@ type Node struct {
 	refused   []bool // by rank: answered our last question with no works
 	vain      []int  // by rank: so many questions in a row have brought nothing
 	owes      []int  // by rank: so many works it may yet give us: all that there are when it was asked, be its answer late or told on another connection
+	passed    []int  // by work: how often a claim to it by one that was dead was passed on
 	early     bool   // it was asked while we had works in hand
 	ended     bool   // we have been through with a work: our pace is known
 }
@@ -174,7 +175,7 @@ func NewNode(self, nodes int, d Division, steals bool) *Node {
 		self: self, steals: steals, asked: -1,
 		works: d.Works, place: d.Place, claimant: append([]int(nil), d.Owner...), term: make([]uint32, len(d.Works)),
 		listed: make([]bool, len(d.Works)), hand: make([]bool, len(d.Works)), overtaken: make([]bool, len(d.Works)),
-		living: make([]bool, nodes), refused: make([]bool, nodes), vain: make([]int, nodes), owes: make([]int, nodes),
+		living: make([]bool, nodes), refused: make([]bool, nodes), vain: make([]int, nodes), owes: make([]int, nodes), passed: make([]int, len(d.Works)),
 	}
 	for i := range n.living {
 		n.living[i] = true
@@ -434,6 +435,10 @@ func (n *Node) refuses(victim int, yes bool) {
 	}
 }
 
+// mostPassed is how often a claim to the same work is passed on for the dead: more often than it was theirs. One that goes on claiming for them
+// would else have everybody say so to everybody. Whoever asks is told all the same (Claims).
+const mostPassed = 8
+
 // Took notes another node's claim in the ledger. A work of our own that somebody else
 // claims with a higher term leaves the list. It returns what to tell everybody:
 // claims of the dead have to be passed on by those who hear of them first. What is said to be ours is not for Took: see Gave.
@@ -447,11 +452,22 @@ func (n *Node) Took(c Claim) (tell []Claim, err error) {
 	if c.Node == n.self {
 		return nil, nil
 	}
-	if n.record(c) {
+	news := n.record(c)
+	if len(news) > 0 {
 		n.refused[c.Node] = false
-		if !n.living[c.Node] {
-			tell = append(tell, c)
+	}
+	if n.living[c.Node] {
+		return nil, nil
+	}
+	more := news[:0]
+	for _, w := range news {
+		if n.passed[w] < mostPassed {
+			n.passed[w]++
+			more = append(more, w)
 		}
+	}
+	if len(more) > 0 {
+		tell = append(tell, Claim{c.Node, n.hands(more)})
 	}
 	return tell, nil
 }
@@ -462,15 +478,15 @@ func (n *Node) isNews(node, work int, term uint32) bool {
 }
 
 // record enters c where it is higher than what the ledger has, puts works that
-// became ours on the list and takes those off that did not stay ours. It says whether anything was new.
-func (n *Node) record(c Claim) (news bool) {
+// became ours on the list and takes those off that did not stay ours. It returns the works of which that was new.
+func (n *Node) record(c Claim) (news []int) {
 	lost := false
 	for _, h := range c.Hands {
 		for w := h.Lo; w < h.Hi; w++ {
 			if !n.isNews(c.Node, w, h.Term) {
 				continue
 			}
-			news = true
+			news = append(news, w)
 			n.term[w], n.claimant[w] = h.Term, c.Node
 			if n.Owner(w) == n.self {
 				n.push(w)

@@ -810,3 +810,25 @@ func TestGiftsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// One that goes on claiming for the dead does not have everybody pass that on to everybody for ever.
+func TestClaimsOfTheDeadArePassedOnAFewTimes(t *testing.T) {
+	const works = 9
+	n := NewNode(0, 3, Divide(works, []int{0, 1, 2}, 1), true)
+	n.Dead(2, none)
+	told := 0
+	for term := uint32(1); term < 100; term++ {
+		tell, err := n.Took(Claim{2, []Hand{{Lo: 0, Hi: works, Term: term}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range tell {
+			for _, h := range c.Hands {
+				told += h.Hi - h.Lo
+			}
+		}
+	}
+	if told != mostPassed*works || n.Claims()[0].Hands[0].Term != 99 {
+		t.Errorf("claims to %d works are passed on, want %d; the ledger has %v", told, mostPassed*works, n.Claims())
+	}
+}

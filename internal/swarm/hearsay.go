@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/steal"
@@ -110,6 +111,30 @@ func (n *node) repeat(l *link, members map[int]bool) {
 		}
 	}
 	n.sendDigests(known, l)
+}
+
+// passOn says together what was heard of the claims of the dead since the last time: each message of one that goes on claiming for them would else be a message of
+// everybody to everybody.
+func (n *node) passOn() {
+	n.tellClaims(merged(n.claims))
+	if len(n.importClaims) > 0 {
+		n.tellImports(merged(n.importClaims))
+	}
+	n.claims, n.importClaims = nil, nil
+}
+
+// merged puts what the same node claims into one claim.
+func merged(claims []steal.Claim) (all []steal.Claim) {
+	at := map[int]int{} // by rank
+	for _, c := range claims {
+		if k, ok := at[c.Node]; ok {
+			all[k].Hands = append(all[k].Hands, c.Hands...)
+			continue
+		}
+		at[c.Node] = len(all)
+		all = append(all, steal.Claim{Node: c.Node, Hands: slices.Clone(c.Hands)})
+	}
+	return all
 }
 
 // sendClaim says whose some works are.

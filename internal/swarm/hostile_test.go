@@ -705,8 +705,7 @@ func TestDeafPeersAreDropped(t *testing.T) {
 	})
 }
 
-// Nor can two that work together fill our memory: what one makes us say to the
-// other, who does not read, is bounded in bytes, too.
+// Nor can one that does not read fill our memory when we have much to say: that is bounded in bytes, too.
 func TestWhatWaitsForADeafPeerIsBounded(t *testing.T) {
 	swarmOf(t, 4, 64*unit.MiB, steal.Steal, func(b *bench) {
 		for i := range b.configs {
@@ -714,20 +713,16 @@ func TestWhatWaitsForADeafPeerIsBounded(t *testing.T) {
 			b.configs[i].Layout.Piece = 16 * unit.KiB // 4096 works
 		}
 		n := newNode(b.configs[0])
-		deaf, talker := &link{rank: 1, out: newOutbox(n.unread())}, &link{rank: 2, out: newOutbox(n.unread())}
-		n.neighbours[1].link, n.neighbours[2].link = deaf, talker
-		n.dead(3, nil) // what the dead claim is passed on
+		deaf := &link{rank: 1, out: newOutbox(n.unread())}
+		n.neighbours[1].link = deaf
 		said := 0
 		for term := range uint32(4000) {
 			c := steal.Claim{Node: 3}
 			for w := range 4096 { // no two of one term side by side: each is a run of its own
 				c.Hands = append(c.Hands, steal.Hand{Lo: w, Hi: w + 1, Term: 2*term + 1 + uint32(w&1)})
 			}
-			payload := appendTook(nil, c)
-			said += len(payload)
-			if err := n.message(evMessage{link: talker, kind: kindTook, payload: payload}); err != nil {
-				t.Fatal(err)
-			}
+			said += len(appendTook(nil, c))
+			n.tellClaims([]steal.Claim{c})
 			if len(n.deaf) > 0 {
 				break
 			}
@@ -738,6 +733,62 @@ func TestWhatWaitsForADeafPeerIsBounded(t *testing.T) {
 		}
 		if held > n.unread() || said < n.unread()/2 || !slices.Contains(n.deaf, 1) {
 			t.Errorf("%d bytes wait of %d said, deaf are %v; want at most %d, and the one that does not read", held, said, n.deaf, n.unread())
+		}
+	})
+}
+
+// What somebody goes on claiming for the dead is passed on, together and a few times: else those who hear it would drown each other, who expect all to read what they are told.
+func TestClaimsForTheDeadAreBounded(t *testing.T) {
+	swarmOf(t, 4, 64*unit.MiB, steal.Steal, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+		c.PerWork, c.Layout.Piece = 1, 4*unit.KiB
+		works := c.Layout.Count()
+		n := newNode(c)
+		other, talker := &link{rank: 1, out: newOutbox(n.unread())}, &link{rank: 2, out: newOutbox(n.unread())}
+		n.neighbours[1].link, n.neighbours[2].link = other, talker
+		n.dead(3, nil)
+		said, messages := 0, 0
+		claim := func(hs ...steal.Hand) {
+			t.Helper()
+			if err := n.message(evMessage{link: talker, kind: kindTook, payload: appendTook(nil, steal.Claim{Node: 3, Hands: hs})}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hears := func() {
+			t.Helper()
+			if len(n.deaf) > 0 {
+				t.Fatalf("honest nodes are to be given up: %v", n.deaf)
+			}
+			n.tick(t.Context())
+			for _, m := range other.out.messages {
+				if m.Kind != kindTook {
+					continue
+				}
+				messages++
+				c, err := parseTook(m.Payload)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, h := range c.Hands {
+					said += h.Hi - h.Lo
+				}
+			}
+			other.out.messages = nil
+		}
+		for w := range works {
+			claim(steal.Hand{Lo: w, Hi: w + 1, Term: 1})
+		}
+		hears()
+		if said != works || messages > 4 || len(n.deaf) > 0 {
+			t.Errorf("claims to %d works are passed on in %d messages, want %d in a few; deaf are %v", said, messages, works, n.deaf)
+		}
+		for term := range uint32(100) {
+			claim(steal.Hand{Lo: 0, Hi: works, Term: 2 + term})
+			hears()
+		}
+		if said > 10*works {
+			t.Errorf("claims to %d works are passed on, of %d", said, works)
 		}
 	})
 }

@@ -211,7 +211,7 @@ func (n *node) message(ev evMessage) error {
 		if by := &n.neighbours[c.Node]; c.Node == rank && !by.took { // once for each time that it announces something; what others say is no sign of it
 			by.took, by.gained = true, n.now
 		}
-		n.tellClaims(tell)
+		n.claims = append(n.claims, tell...)
 	case kindGiveImports, kindImports, kindTookImports:
 		return n.importMessage(ev)
 	case kindBusy:

@@ -78,6 +78,8 @@ type node struct {
 	digests []digest // of what we have read ourselves since then
 	hearsay []digest // of what others have read, and we have got
 
+	claims, importClaims []steal.Claim // of the dead, to be passed on
+
 	phase    int
 	moved    time.Time // when anything last came from anywhere
 	rescuing bool      // nothing has come from peers since we began to read what they should have
@@ -444,6 +446,7 @@ func (n *node) tick(ctx context.Context) {
 	}
 	n.unheard(silent...)
 	n.repeatAgain()
+	n.passOn()
 	fromStore := unit.Bytes(n.fromStore.Load())
 	n.turns.Note(fromStore, n.atStore() > 0 && !n.now.Before(n.quiet), n.ex.Had(), n.now)
 	n.takeTurns()

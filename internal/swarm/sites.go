@@ -120,7 +120,8 @@ func (n *node) importMessage(ev evMessage) error {
 		if by := &n.neighbours[c.Node]; c.Node == rank && !by.imports {
 			by.imports, by.gained = true, n.now
 		}
-		n.tellImports(tell)
+		n.importClaims = append(n.importClaims, tell...)
+		n.tellImports(nil)
 	}
 	return nil
 }
