@@ -196,6 +196,17 @@ func (s *State) ImportTook() time.Duration {
 	return s.site.took
 }
 
+// ImportTakes is how long a piece takes us to import: the last one, or one that is on its way, if that is longer by now; zero if there is none.
+func (s *State) ImportTakes() time.Duration {
+	takes := s.ImportTook()
+	for _, w := range s.wants {
+		if w.imports && w.anyAsked() {
+			takes = max(takes, s.now.Sub(w.began))
+		}
+	}
+	return takes
+}
+
 // heldAt is held, by site.
 func (s *State) heldAt(rank, i int, d int32) {
 	x := s.site

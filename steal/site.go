@@ -38,6 +38,10 @@ type Imports struct {
 	deaf   []time.Time // by rank: since when we know that it does not answer; zero: it does, or has said something since
 	seen   map[int]time.Time
 	spent  int // times that we have overtaken somebody
+
+	vain  []int  // by rank: so many questions in a row have brought nothing
+	over  []bool // by rank: is passed over
+	heirs []int  // those that import in the place of those that are; nil: not worked out since anybody was, or died
 }
 
 const (
@@ -46,6 +50,7 @@ const (
 	answers    = leastWait        // for as long
 	mostImport = 4096             // pieces that change hands at a time, so that a message has a legal length
 	fewOf      = 100              // of so many pieces all nodes together may overtake one that crosses, but slowly
+	barren     = 30 * time.Second // one that gives nothing of what it has not begun, and gets nothing itself, for as long imports nothing
 )
 
 // NewImports returns the pool of the site whose nodes have the ranks mates, ascending, as node self
@@ -61,7 +66,7 @@ func NewImports(self, nodes int, mates []int, pieces int) *Imports {
 	}
 	m := &Imports{
 		ledger: NewNode(self, nodes, d, true), mate: make([]bool, nodes), mates: len(mates), turn: turn,
-		mine: piece.NewSet(pieces), stale: true, asked: -1, again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{},
+		mine: piece.NewSet(pieces), stale: true, asked: -1, again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{}, vain: make([]int, nodes), over: make([]bool, nodes),
 	}
 	for _, rank := range mates {
 		m.mate[rank] = true
@@ -87,7 +92,20 @@ func AtOnce(mates, sites, pieces int) (most int, few bool) {
 }
 
 // Importer is the rank of the living node of the site that a piece is up to.
-func (m *Imports) Importer(p int) int { return m.ledger.Owner(p) }
+func (m *Imports) Importer(p int) int {
+	o := m.ledger.Owner(p)
+	if !m.over[o] {
+		return o
+	}
+	if m.heirs == nil {
+		for rank, mate := range m.mate {
+			if mate && m.ledger.living[rank] && !m.over[rank] {
+				m.heirs = append(m.heirs, rank)
+			}
+		}
+	}
+	return m.heirs[p/m.mates%len(m.heirs)]
+}
 
 // Mine are the pieces that we are to ask other sites for. Not to be changed by the caller, and good until
 // the next call of a method. O(pieces) if anything changed hands.
@@ -96,7 +114,7 @@ func (m *Imports) Mine() *piece.Set {
 		m.stale = false
 		m.mine = piece.NewSet(m.mine.Len())
 		for p := range m.mine.Len() {
-			if m.ledger.Owner(p) == m.ledger.self {
+			if m.Importer(p) == m.ledger.self {
 				m.mine.Add(p)
 			}
 		}
@@ -114,6 +132,7 @@ type Open func(piece int) bool
 func (m *Imports) Ask(now time.Time, open Open) (victim int, ok bool) {
 	if m.asked >= 0 && now.Sub(m.begged) >= answers {
 		m.again[m.asked], m.deaf[m.asked] = now.Add(deafFor), now
+		m.vain[m.asked]++
 		m.asked = -1
 	}
 	if m.asked >= 0 {
@@ -121,7 +140,7 @@ func (m *Imports) Ask(now time.Time, open Open) (victim int, ok bool) {
 	}
 	left := make([]int, len(m.mate))
 	for p := range m.mine.Len() {
-		if o := m.ledger.Owner(p); o != m.ledger.self && !now.Before(m.again[o]) && open(p) {
+		if o := m.Importer(p); o != m.ledger.self && !now.Before(m.again[o]) && open(p) {
 			left[o]++
 		}
 	}
@@ -171,11 +190,15 @@ func (m *Imports) Receive(victim int, answer []Hand, now time.Time) (tell []Clai
 	m.deaf[victim] = time.Time{}
 	if m.asked == victim {
 		m.asked = -1
+		m.vain[victim]++
 		if len(answer) == 0 {
 			m.again[victim] = now.Add(askAgain)
 		}
 	}
-	return m.Gave(victim, answer)
+	if tell, err = m.Gave(victim, answer); len(tell) > 0 {
+		m.vain[victim] = 0
+	}
+	return tell, err
 }
 
 // Gave notes pieces that another node says it has given us to import, as Node.Gave does works.
@@ -203,7 +226,8 @@ func (m *Imports) Dead(node int) (tell []Claim) {
 		return nil
 	}
 	m.stale = true
-	m.deaf[node] = time.Time{}
+	m.deaf[node], m.over[node], m.heirs = time.Time{}, false, nil
+	clear(m.vain)
 	m.Unanswered(node)
 	return m.ledger.Dead(node, func(int) bool { return false }) // also what is here: it may be lost again
 }
@@ -236,7 +260,7 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 		return 0, nil
 	}
 	for p := range m.mine.Len() {
-		o := m.ledger.Owner(p)
+		o := m.Importer(p)
 		if o == m.ledger.self || !open(p) {
 			delete(m.seen, p)
 			continue
@@ -259,6 +283,21 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 	return 0, nil
 }
 
+// PassOver finds those that import nothing of what they claim. One that has nothing to give, each time that it is asked, has begun all that is its own, and
+// so gets some of it within a few times as long as a piece takes us. If it does not, its pieces are those of its heirs, all others of the site, until it
+// does. Nothing is claimed for that, and no term grows: one that lies could claim all again, and for good. Each finds out by itself. own is how long a
+// piece takes us, one that is on its way for as long as it is: where all wait for a thin link nobody is to blame; zero if we have got none and none is on its way. waited is as in
+// Overtake. It is to be called every now and then, and says whether we import other pieces than before. O(nodes).
+func (m *Imports) PassOver(own time.Duration, waited func(rank int) time.Duration) (changed bool) {
+	for rank, mate := range m.mate {
+		over := mate && m.ledger.living[rank] && m.vain[rank] >= mostVain && waited(rank) > barren && (m.over[rank] || waited(rank) > patience*own)
+		if over != m.over[rank] {
+			m.over[rank], m.heirs, m.stale, changed = over, nil, true, true
+		}
+	}
+	return changed
+}
+
 // relieve claims our part of what one that hangs was to import, and the others' parts if they do not in time. Each finds out by
 // itself who hangs, and later than others if it had enough to import until then. Were the others' parts claimed as soon as they would be by
 // who had known it as long as we have, two would claim the same at once, and it would cross for both. So they have as long as an
@@ -270,7 +309,7 @@ func (m *Imports) relieve(now time.Time, open Open, waited func(rank int) time.D
 	}
 	var list []int
 	for p := 0; p < m.mine.Len() && len(list) < mostImport; p++ {
-		o := m.ledger.Owner(p)
+		o := m.Importer(p)
 		if o == m.ledger.self || m.deaf[o].IsZero() || len(list) > 0 && o != victim { // one at a time
 			continue
 		}

@@ -523,3 +523,96 @@ func TestOneOvertakesAnImporter(t *testing.T) {
 		t.Errorf("pieces %v are claimed, want one by each", taken)
 	}
 }
+
+// One that claims all pieces, again and again or for good, and gives and gets none, is passed over: the others import them, each piece one of them, until it gets
+// something. One that gets something now and then is not.
+func TestBarrenImporterIsPassedOver(t *testing.T) {
+	const pieces, liar = 40, 3
+	mates := []int{0, 1, 2, liar}
+	for _, tt := range []struct {
+		name    string
+		terms   []uint32
+		answers bool
+		own     time.Duration
+		waited  time.Duration
+		want    bool
+	}{
+		{"for good", []uint32{maxTerm}, true, 0, time.Hour, true},
+		{"again and again", []uint32{1, 5, 9, 13, 17, 21, 25}, true, time.Second, time.Hour, true},
+		{"and answers nobody", []uint32{maxTerm}, false, 0, time.Hour, true},
+		{"and gets something", []uint32{1}, true, time.Second, barren, false},
+		{"and gets something where nobody else does", []uint32{1}, true, 0, barren, false},
+		{"where a piece takes long", []uint32{1}, true, barren, patience * barren, false},
+	} {
+		pools := make([]*Imports, 3)
+		for i := range pools {
+			pools[i] = NewImports(i, 4, mates, pieces)
+		}
+		waited := tt.waited
+		over := func() (count int) {
+			for p := range pieces {
+				o := pools[0].Importer(p)
+				for _, m := range pools {
+					if m.Importer(p) != o || m.Mine().Has(p) != (o == m.ledger.self) {
+						t.Fatalf("%s: piece %d is up to %d or %d", tt.name, p, o, m.Importer(p))
+					}
+				}
+				if o != liar {
+					count++
+				}
+			}
+			return count
+		}
+		for at := time.Duration(0); at < mostVain*(answers+deafFor); at += 50 * time.Millisecond {
+			now := noon.Add(at)
+			for _, m := range pools {
+				if k := int(at / (5 * time.Second)); k < len(tt.terms) && at%(5*time.Second) == 0 {
+					if _, err := m.Took(Claim{liar, []Hand{{0, pieces, tt.terms[k]}}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				m.PassOver(tt.own, func(rank int) time.Duration {
+					if rank == liar {
+						return waited
+					}
+					return 0
+				})
+				if victim, ok := m.Ask(now, whatever); ok && (tt.answers || victim != liar) {
+					if _, err := m.Receive(victim, nil, now); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		if got := over(); got != 0 && !tt.want || got != pieces && tt.want {
+			t.Errorf("one that takes all %s: %d of %d pieces are imported by others", tt.name, got, pieces)
+		}
+		if tt.want {
+			share := make([]int, 3)
+			for p := range pieces {
+				share[pools[0].Importer(p)]++
+			}
+			if slices.Min(share) < pieces/4 {
+				t.Errorf("%s: the others import %v", tt.name, share)
+			}
+		}
+		for _, m := range pools {
+			m.PassOver(time.Hour, func(rank int) time.Duration {
+				if rank == liar {
+					return waited
+				}
+				return 0
+			})
+		}
+		if got := over(); got != 0 && !tt.want || got != pieces && tt.want {
+			t.Errorf("%s: what the others import takes long, and %d of %d pieces are theirs", tt.name, got, pieces)
+		}
+		waited = 0
+		for _, m := range pools {
+			m.PassOver(tt.own, func(int) time.Duration { return waited })
+		}
+		if got := over(); got != 0 {
+			t.Errorf("%s: it gets something, and %d pieces are imported by others", tt.name, got)
+		}
+	}
+}

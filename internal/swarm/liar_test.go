@@ -191,3 +191,54 @@ func moan(ctx context.Context, c *peer.Conn, pause time.Duration) {
 		}
 	}
 }
+
+// Nor does one of a site keep the others from importing by saying that it imports all.
+func TestLiarHoldsImports(t *testing.T) {
+	const liar = 4
+	for _, how := range []string{"says no more", "takes all, again and again", "takes nothing, again and again", "for good"} {
+		swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			b.inSites([]string{"east", "east", "west", "west", "west"}, 0, 1)
+			b.small()
+			pieces := b.configs[0].Layout.Count()
+			wait := b.stranger(ctx, func(c *peer.Conn) {
+				if c.Name() == "n0" || c.Name() == "n1" {
+					return
+				}
+				took := func(hands ...steal.Hand) error {
+					return c.WriteFrame(kindTookImports, appendTook(nil, steal.Claim{Node: liar, Hands: hands}))
+				}
+				term := uint32(1)
+				if how == "for good" {
+					term = 1 << 24
+				}
+				for err := took(steal.Hand{Lo: 0, Hi: pieces, Term: term}); err == nil; {
+					select {
+					case <-time.After(500 * time.Millisecond):
+					case <-ctx.Done():
+						return
+					}
+					switch how {
+					case "takes all, again and again":
+						term += 2
+						err = took(steal.Hand{Lo: 0, Hi: pieces, Term: term})
+					case "takes nothing, again and again":
+						err = took()
+					}
+				}
+			}, func(c *peer.Conn, kind byte, _ []byte) {
+				if kind == kindGiveImports && how != "takes nothing, again and again" {
+					c.WriteFrame(kindImports, nil)
+				}
+			})
+			b.within(20 * time.Minute)
+			b.run()
+			cancel()
+			wait()
+			b.complete(BySource, seq(liar)...)
+			if t.Failed() {
+				t.Errorf("of one that says that it imports all, and %s", how)
+			}
+		})
+	}
+}
