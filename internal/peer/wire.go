@@ -58,7 +58,7 @@ func (w *wire) flush() error {
 	w.out = nil
 	var err error
 	if len(*buf) > 0 {
-		_, err = w.Conn.Write(*buf)
+		_, err = w.send(*buf)
 	}
 	*buf = (*buf)[:0]
 	gatherBufs.Put(buf)
@@ -69,19 +69,26 @@ func (w *wire) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.out == nil {
-		return w.Conn.Write(p)
+		return w.send(p)
 	}
 	if len(*w.out)+len(p) > cap(*w.out) {
-		if _, err := w.Conn.Write(*w.out); err != nil {
+		if _, err := w.send(*w.out); err != nil {
 			return 0, err
 		}
 		*w.out = (*w.out)[:0]
 	}
 	if len(p) > cap(*w.out) {
-		return w.Conn.Write(p)
+		return w.send(p)
 	}
 	*w.out = append(*w.out, p...)
 	return len(p), nil
+}
+
+func (w *wire) send(p []byte) (int, error) {
+	if w.socket == nil {
+		return w.Conn.Write(p)
+	}
+	return w.socket.Write(p)
 }
 
 // Read is called by one goroutine at a time.

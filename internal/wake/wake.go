@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// Socket is a TCP socket to read from. One goroutine reads at a time.
+// Socket is a TCP socket to read from and write to. One goroutine reads at a time, and one writes.
 type Socket struct {
 	c    *net.TCPConn
 	raw  syscall.RawConn
@@ -43,7 +43,7 @@ func (s *Socket) Read(least int, take func() []byte, give func()) (n int, waited
 		p := take()
 		least = min(least, len(p))
 		for n < least {
-			k, e := syscall.Read(int(fd), p[n:])
+			k, e := receive(fd, p[n:])
 			switch {
 			case e == syscall.EINTR:
 				continue
@@ -56,8 +56,8 @@ func (s *Socket) Read(least int, take func() []byte, give func()) (n int, waited
 				}
 				waited = true
 				return false
-			case e != nil:
-				err = &net.OpError{Op: "read", Net: "tcp", Source: s.c.LocalAddr(), Addr: s.c.RemoteAddr(), Err: os.NewSyscallError("read", e)}
+			case e != 0:
+				err = s.wrap("read", e)
 				return true
 			case k == 0:
 				err = io.EOF
@@ -79,4 +79,33 @@ func (s *Socket) Read(least int, take func() []byte, give func()) (n int, waited
 		err = nil
 	}
 	return n, waited, err
+}
+
+// Write writes all of p.
+func (s *Socket) Write(p []byte) (n int, err error) {
+	late := s.raw.Write(func(fd uintptr) (done bool) {
+		for n < len(p) {
+			k, e := send(fd, p[n:])
+			switch e {
+			case 0:
+				n += k
+			case syscall.EINTR:
+			case syscall.EAGAIN:
+				return false
+			default:
+				err = s.wrap("write", e)
+				return true
+			}
+		}
+		return true
+	})
+	if err == nil {
+		err = late
+	}
+	return n, err
+}
+
+// wrap is an error as the package net has it.
+func (s *Socket) wrap(call string, e syscall.Errno) error {
+	return &net.OpError{Op: call, Net: "tcp", Source: s.c.LocalAddr(), Addr: s.c.RemoteAddr(), Err: os.NewSyscallError(call, e)}
 }
