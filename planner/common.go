@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -10,6 +11,9 @@ import (
 
 // common finds the largest rate that all pairs can have at once, theta: the most of a program whose columns are
 // sets of pipelines that serve all destinations of a transfer. After a change it goes on from where it was.
+//
+// The sets that are looked for first serve each destination once. On trees none is cheaper; elsewhere one that has some of them in several pipelines
+// may be (cover), and such sets come when the others have come to an end below what is proved.
 type common struct {
 	net     *Network
 	demands []demand
@@ -17,8 +21,9 @@ type common struct {
 	pricer  *pricer
 	rows    []int32         // by demand; -1: it has no destinations
 	sets    [][]pipe        // by column; the first column is theta
+	shares  [][]float64     // by column, of what the set has: what each of its pipelines has; nil: all of it
 	of      []int           // by column: the demand; -1: none
-	known   map[string]bool // sets, by the names of their pipelines
+	known   map[string]bool // sets, by the names of their pipelines, and shares
 	rates   []float64       // by column, of the last solution; one that came later has none
 	theta   float64         // that the sets reach
 	bound   float64         // that it is below
@@ -31,7 +36,7 @@ func (n *Network) common(demands []demand, begin []pipe) *common {
 	c := &common{net: n, market: n.market(n.rate, &lp.Simplex{Seed: 2, Enough: n.enough}), near: 1e-7, known: map[string]bool{}}
 	c.pricer = &pricer{net: n, price: c.market.price}
 	c.market.prog.Column(1)
-	c.sets, c.of = append(c.sets, nil), append(c.of, -1)
+	c.nobody()
 	c.change(demands, begin)
 	return c
 }
@@ -55,7 +60,7 @@ func (c *common) change(demands []demand, begin []pipe) {
 			fresh[k] = true
 		case len(demands[k].dests) == 0 && c.rows[k] >= 0: // what is wanted of it comes from nowhere
 			c.market.prog.Column(0, lp.Entry{At: c.rows[k], Value: -1})
-			c.sets, c.of = append(c.sets, nil), append(c.of, -1)
+			c.nobody()
 			c.rows[k] = -1
 			for j, k2 := range c.of {
 				if k2 == k {
@@ -81,9 +86,14 @@ func (c *common) change(demands []demand, begin []pipe) {
 	}
 	for k, set := range by {
 		if fresh[k] && len(set) > 0 && c.serves(k, set) {
-			c.add(k, set)
+			c.add(k, set, nil)
 		}
 	}
+}
+
+// nobody notes a column that is no set.
+func (c *common) nobody() {
+	c.sets, c.shares, c.of = append(c.sets, nil), append(c.shares, nil), append(c.of, -1)
 }
 
 // serves says whether a set serves all destinations.
@@ -97,12 +107,19 @@ func (c *common) serves(k int, set []pipe) bool {
 	return len(served) == len(c.demands[k].dests)
 }
 
-// add takes a set, unless it is there.
-func (c *common) add(k int, set []pipe) bool {
+// add takes a set with these shares, unless it is there.
+func (c *common) add(k int, set []pipe, shares []float64) bool {
+	share := func(i int) float64 {
+		if shares == nil {
+			return 1
+		}
+		return shares[i]
+	}
 	var names strings.Builder
 	for i := range set {
 		names.WriteRune(rune(len(set[i].hosts)))
 		names.WriteString(name(&set[i]))
+		fmt.Fprintf(&names, "%.9f", share(i))
 	}
 	if c.known[names.String()] {
 		return false
@@ -111,7 +128,7 @@ func (c *common) add(k int, set []pipe) bool {
 	total := map[int32]float64{}
 	for i := range set {
 		for _, u := range set[i].use {
-			total[u.capacity] += u.times
+			total[u.capacity] += share(i) * u.times
 		}
 	}
 	var uses []use
@@ -120,7 +137,7 @@ func (c *common) add(k int, set []pipe) bool {
 	}
 	slices.SortFunc(uses, func(a, b use) int { return int(a.capacity - b.capacity) })
 	c.market.add(0, uses, lp.Entry{At: c.rows[k], Value: -1})
-	c.sets, c.of = append(c.sets, set), append(c.of, k)
+	c.sets, c.shares, c.of = append(c.sets, set), append(c.shares, shares), append(c.of, k)
 	return true
 }
 
@@ -145,20 +162,25 @@ func (c *common) round() (more bool, err error) {
 		}
 	}
 	cost, all, certain := 0.0, true, true
+	least := make([]float64, len(c.demands))
+	spare := make([]bool, len(c.demands)) // a set may be cheaper that serves some destinations more than once
 	for k := range c.demands {
 		d := &c.demands[k]
 		if len(d.dests) == 0 {
 			continue
 		}
 		c.theta = min(c.theta, got[k])
-		set, spent, least := c.cheapest(k)
-		cost += least
-		certain = certain && least >= spent*(1-1e-9)
+		var set []pipe
+		var spent float64
+		set, spent, least[k] = c.cheapest(k)
+		cost += least[k]
+		certain = certain && d.certain()
 		if !c.serves(k, set) {
 			all = false
 			continue
 		}
-		if (!has[k] || spent < c.market.sol.Y[c.rows[k]]-1e-9) && c.add(k, set) {
+		spare[k] = least[k] < spent*(1-1e-9)
+		if (!has[k] || spent < c.market.sol.Y[c.rows[k]]-1e-9) && c.add(k, set, nil) {
 			more = true
 		}
 	}
@@ -173,7 +195,38 @@ func (c *common) round() (more bool, err error) {
 	} else if c.slow++; c.slow > 4 && !certain {
 		more = false // sets that are only cheap come to an end slowly
 	}
+	if !more && c.theta < c.bound*(1-c.near) && (certain || c.slow <= 8) {
+		for k := range c.demands {
+			if spare[k] {
+				set, shares, spent, now := c.covered(k)
+				cost += max(now-least[k], 0)
+				if spent < c.market.sol.Y[c.rows[k]]-1e-9 && c.add(k, set, shares) {
+					more = true
+				}
+			}
+		}
+		if cost > 0 {
+			c.bound = min(c.bound, worth/cost)
+		}
+	}
 	return more && c.theta < c.bound*(1-c.near), nil
+}
+
+// covered is the cheapest set of pipelines that serves all of a transfer if destinations may be in several, with the share of each, and what it costs at the
+// prices; no set costs less than least.
+func (c *common) covered(k int) (set []pipe, shares []float64, cost, least float64) {
+	d := &c.demands[k]
+	c.pricer.tolls.of(d.legs, c.market.price)
+	all, least := c.pricer.cover(&c.pricer.tolls, d.certain())
+	for i, row := range all.rows {
+		hosts := []int32{d.legs.hosts[c.pricer.tolls.from[row[0]]]}
+		for _, j := range row {
+			hosts = append(hosts, d.dests[j])
+		}
+		p, _ := c.net.pipe(k, hosts) // of ways that there are
+		set, shares = append(set, p), append(shares, all.shares[i])
+	}
+	return set, shares, all.cost, least
 }
 
 // got is what the sets of each demand bring in the last solution.
@@ -216,7 +269,7 @@ func (c *common) cheapest(k int) (set []pipe, cost, least float64) {
 		set = append(set, p)
 	}
 	whole := c.serves(k, set)
-	if d.certain() && whole {
+	if d.sub != nil && whole {
 		return set, cost, cost
 	}
 	if d.legs == nil {
@@ -293,8 +346,12 @@ func (c *common) plan(rate float64) (pipes []pipe, rates []float64) {
 		if k < 0 || r <= 1e-12*got[k] {
 			continue
 		}
-		for _, p := range c.sets[j] {
-			pipes, rates = append(pipes, p), append(rates, r*rate/got[k])
+		for i, p := range c.sets[j] {
+			share := 1.0
+			if c.shares[j] != nil {
+				share = c.shares[j][i]
+			}
+			pipes, rates = append(pipes, p), append(rates, r*rate/got[k]*share)
 		}
 	}
 	return pipes, rates

@@ -161,8 +161,13 @@ func (p *pricer) surely(t *tolls, value []float64, all bool) (rows [][]int32, pr
 			best, most = s, v
 		}
 	}
-	profit = sum[best] - least[best]
-	for s := best; s > 0; {
+	return p.rows(t, best), sum[best] - least[best]
+}
+
+// rows are the pipelines that serve a set of destinations for least, each once, as the tables of surely have them.
+func (p *pricer) rows(t *tolls, set int) (rows [][]int32) {
+	n, last, least := t.n, p.last, p.least
+	for s := set; s > 0; {
 		d := slices.Index(last[s*n:s*n+n], least[s])
 		var row []int32
 		for d >= 0 {
@@ -185,7 +190,7 @@ func (p *pricer) surely(t *tolls, value []float64, all bool) (rows [][]int32, pr
 		rows = append(rows, row)
 	}
 	slices.Reverse(rows)
-	return rows, profit
+	return rows
 }
 
 // chains are pipelines while they are put together: by destination which one it comes after, and which one goes on from it.

@@ -71,7 +71,7 @@ func TestSetsAreTakenOnce(t *testing.T) {
 		sets = append(sets, set)
 	}
 	c := n.common([]demand{d}, sets[0])
-	if c.add(0, sets[0]) || !c.add(0, sets[1]) || c.add(0, sets[1]) || len(c.market.prog.Cost) != 3 {
+	if c.add(0, sets[0], nil) || !c.add(0, sets[1], nil) || c.add(0, sets[1], nil) || len(c.market.prog.Cost) != 3 {
 		t.Errorf("%d columns, want 3", len(c.market.prog.Cost))
 	}
 }

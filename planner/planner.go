@@ -350,7 +350,7 @@ func (p *Planner) In(mode string) (*Plan, error) {
 func (p *Planner) prove(plan *Plan) {
 	plan.Floor = p.share
 	if p.theta != nil {
-		plan.Theta = p.theta.theta
+		plan.Theta = max(p.theta.theta, plan.MinRate) // what is found greedily is less, sometimes, than fairness gives all
 	}
 	g := &generation{net: p.net, demands: p.demands, worth: p.even()}
 	bound, by := g.access(), "downlinks"
