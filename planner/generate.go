@@ -549,13 +549,15 @@ func (g *generation) lacks() (sum float64) {
 	return sum
 }
 
-// short is by how much all pairs together have less than the floor in the last solution, whether they have rows or not.
-func (g *generation) short() (sum float64) {
+// short is by how much a pair has less than the floor at most in the last solution, as far as it fits, whether it has a row or not.
+func (g *generation) short() (most float64) {
 	if g.floor == 0 {
 		return 0
 	}
 	got := map[member]float64{}
-	for i, r := range g.rates() {
+	rates := g.rates()
+	g.net.fit(g.pipes, rates)
+	for i, r := range rates {
 		if r > 0 {
 			for _, h := range g.pipes[i].hosts[1:] {
 				got[member{g.pipes[i].demand, h}] += r
@@ -564,10 +566,10 @@ func (g *generation) short() (sum float64) {
 	}
 	for k := range g.demands {
 		for _, h := range g.demands[k].dests {
-			sum += max(0, g.floor-got[member{k, h}])
+			most = max(most, g.floor-got[member{k, h}])
 		}
 	}
-	return sum
+	return most
 }
 
 // slips says whether a class has less in the last solution than it has reached before.

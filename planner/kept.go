@@ -92,7 +92,7 @@ func (p *Planner) mended(g *generation, had []pipe, rates []float64) ([]pipe, []
 		}
 	}
 	if p.pairs() >= glidesFrom { // a program of all that has a little left over would take longest
-		others := p.net.fill(more, func(q *pipe) float64 { return float64(q.served()) }, left)
+		others := p.fair(more, left, func(q *pipe) float64 { return p.weight(q) * float64(q.served()) })
 		for i := range others {
 			others[i] *= 1 - 1e-6
 		}
@@ -119,8 +119,8 @@ func (p *Planner) lacking(laid []float64, pipes []pipe, rates []float64) (some b
 		for _, h := range p.demands[k].dests {
 			least = min(least, got[member{k, h}])
 		}
-		if laid[k] < 1 && least < p.share*(1-1e-9) {
-			laid[k], some = min(1, laid[k]+1.05-least/p.share), true
+		if lack := 1 - least/p.share; laid[k] < 1 && lack > mayLack {
+			laid[k], some = min(1, laid[k]+1.05*lack+min(max(laid[k], 1e-4), 0.05)), true
 		}
 	}
 	return some

@@ -16,7 +16,7 @@ const (
 	Pipeline = "pipeline" // the paper's initial plan: the widest pipelines, each transfer by itself
 	Paper    = "paper"    // that, and re-planned until nothing improves
 	Exact    = "exact"    // the widest pipelines there are, each transfer by itself; trees only
-	Single   = "single"   // one pipeline for each destination, rounded from the optimum
+	Single   = "single"   // one pipeline for each destination, mayLack from the optimum
 	Optimal  = "optimal"  // destinations take disjoint ranges from several pipelines
 )
 
@@ -218,17 +218,16 @@ func (p *Planner) widest(k int) (pipes []pipe) {
 // First is a plan at once, without a linear program: the widest pipelines of each transfer, at
 // rates that are fair. Its bound is what the destinations' links let in.
 func (p *Planner) First() *Plan {
-	rates := p.fair(p.first)
+	rates := p.fair(p.first, slices.Clone(p.net.rate), p.weight)
 	plan := p.result(p.first, rates)
 	g := &generation{net: p.net, demands: p.demands, worth: p.even()}
 	plan.bound(g.access(), "downlinks")
 	return plan
 }
 
-// fair gives pipelines their max-min rates, by weight, higher priorities first.
-func (p *Planner) fair(pipes []pipe) []float64 {
+// fair gives pipelines their max-min rates of what is left, by weight, higher priorities first. left becomes what is left over.
+func (p *Planner) fair(pipes []pipe, left []float64, weight func(q *pipe) float64) []float64 {
 	rates := make([]float64, len(pipes))
-	left := slices.Clone(p.net.rate)
 	for _, class := range p.classes() {
 		var of []pipe
 		var at []int
@@ -237,12 +236,15 @@ func (p *Planner) fair(pipes []pipe) []float64 {
 				of, at = append(of, pipes[i]), append(at, i)
 			}
 		}
-		for i, r := range p.net.fill(of, func(q *pipe) float64 { return p.demands[q.demand].weight }, left) {
+		for i, r := range p.net.fill(of, weight, left) {
 			rates[at[i]] = r
 		}
 	}
 	return rates
 }
+
+// weight is that of a pipeline's transfer.
+func (p *Planner) weight(q *pipe) float64 { return p.demands[q.demand].weight }
 
 // classes are the priorities that there are, highest first.
 func (p *Planner) classes() (cs []int) {
@@ -360,7 +362,7 @@ func (p *Planner) prove(plan *Plan) {
 		}
 	}
 	plan.FreeBound = bound
-	if g := p.main; g != nil && g.solved() && g.floor > 0 && g.by != "downlinks" && plan.MinRate >= p.share*(1-1e-9) && g.bound <= bound*(1+1e-9) {
+	if g := p.main; g != nil && g.solved() && g.floor > 0 && g.by != "downlinks" && plan.MinRate >= p.share*(1-mayLack) && g.bound <= bound*(1+1e-9) {
 		bound, by = min(bound, g.bound), g.by+" with floors"
 	}
 	plan.bound(bound, by)
@@ -426,12 +428,21 @@ func (p *Planner) classed() bool {
 
 // holds says whether a program has been solved, and gives everybody the floor, and classes before the last what they had.
 func (p *Planner) holds(g *generation) bool {
-	return g != nil && g.solved() && g.floor >= p.share && !g.slips() && g.short() <= 1e-5*p.share*float64(1+p.pairs())
+	return p.begins(g) && g.short() <= mayLack*p.share
 }
+
+// begins says the same of a program that may miss floors.
+func (p *Planner) begins(g *generation) bool {
+	return g != nil && g.solved() && g.floor >= p.share && !g.slips()
+}
+
+// mayLack is the share of a floor that a pair may lack.
+const mayLack = 1e-9
 
 // optimum are the pipelines of the best program so far, with its rates.
 func (p *Planner) optimum() ([]pipe, []float64, error) {
 	several := len(p.classes()) > 1
+	beforehand := func() float64 { return p.free.value + p.net.brought(p.rest, p.rates) } // with the floors taken off
 	switch {
 	case p.o.MaxMin && p.theta != nil:
 		var pipes []pipe
@@ -453,12 +464,19 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 		return pipes, rates, nil
 	case p.classed(), !several && p.holds(p.plan):
 		return p.plan.pipes, p.plan.rates(), nil
-	case !several && p.holds(p.main) && (p.rest == nil || p.main.value >= p.free.value+p.net.brought(p.rest, p.rates)):
+	case (!several || len(p.ranks) == len(p.classes())) && p.begins(p.plan):
+		return p.mended(p.plan, p.plan.pipes, p.plan.rates())
+	case !several && p.holds(p.main) && (p.rest == nil || p.main.value >= beforehand()):
 		return p.main.pipes, p.main.rates(), nil
-	case !several && p.rest == nil && p.share > 0 && p.main != nil && p.main.glide != nil && p.main.solved():
-		return p.mended(p.main, p.main.pipes, p.main.rates())
 	case !several && p.rest != nil && p.free != nil && p.free.solved():
+		if p.begins(p.main) && p.main.value >= beforehand() {
+			if pipes, rates, err := p.mended(p.main, p.main.pipes, p.main.rates()); err != nil || p.net.brought(pipes, rates) >= beforehand() {
+				return pipes, rates, err
+			}
+		}
 		return append(slices.Clone(p.free.pipes), p.rest...), append(p.free.rates(), p.rates...), nil
+	case !several && p.begins(p.main):
+		return p.mended(p.main, p.main.pipes, p.main.rates())
 	case !several && p.share == 0 && p.free != nil && p.free.solved():
 		return p.free.pipes, p.free.rates(), nil
 	case !several && p.goesOn() != nil:
@@ -489,7 +507,7 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 // the program, one class after the other.
 func (p *Planner) allot(pipes []pipe) ([]float64, error) {
 	if p.o.MaxMin {
-		return p.fair(pipes), nil
+		return p.fair(pipes, slices.Clone(p.net.rate), p.weight), nil
 	}
 	have := slices.Clone(p.net.rate)
 	floor := p.share

@@ -1,0 +1,50 @@
+package planner
+
+import (
+	"testing"
+
+	"github.com/freshet/freshet/topo"
+)
+
+// What the program leaves one pair short of the floor is given to it, however little that is beside what all pairs together are to have.
+func TestNobodyLacksAnythingOfTheFloor(t *testing.T) {
+	for _, weight := range []float64{0, 2} {
+		n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 4}, 12, 3, 8)
+		ts[0].Weight = weight
+		p, before := planned(t, n, Options{Floor: 0.9}, ts...)
+		g := p.main
+		if p.plan != nil {
+			g = p.plan
+		}
+		// Whoever has least has a thousandth less than that.
+		var least Pair
+		for k, d := range p.demands {
+			for _, h := range d.dests {
+				if m := (Pair{k, int(h)}); least == (Pair{}) || before.Rate(m) < before.Rate(least) {
+					least = m
+				}
+			}
+		}
+		for i, c := range g.columns {
+			if q := &g.pipes[i]; q.demand == least.Transfer {
+				for _, h := range q.hosts[1:] {
+					if int(h) == least.Destination {
+						g.market.sol.X[c] *= 1 - 5e-4
+						break
+					}
+				}
+			}
+		}
+		plan, err := p.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sound(t, p, plan)
+		if plan.MinRate < p.share*(1-1e-9) {
+			t.Errorf("weight %v: %v of %v has %v, the floor is %v", weight, least.Destination, least.Transfer, plan.Rate(least), p.share)
+		}
+		if plan.Bound != before.Bound || plan.Throughput < before.Throughput*(1-5e-3) {
+			t.Errorf("weight %v: throughput %v, bound %v (%s); before %v, %v (%s)", weight, plan.Throughput, plan.Bound, plan.BoundBy, before.Throughput, before.Bound, before.BoundBy)
+		}
+	}
+}
