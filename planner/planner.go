@@ -447,10 +447,11 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 	case p.o.MaxMin && p.theta != nil:
 		var pipes []pipe
 		var rates []float64
-		if p.tide != nil && p.tide.g.solved() {
+		switch {
+		case p.tide != nil && p.tide.g.solved():
 			pipes, rates = slices.Clone(p.tide.g.pipes), p.tide.g.rates()
 			p.net.fit(pipes, rates)
-		} else {
+		case !p.uneven(): // theta knows no weights, and gives lower priorities what higher ones would have
 			pipes, rates = p.theta.plan(p.theta.theta)
 		}
 		if p.tide == nil || len(p.tide.rising) > 0 { // those that could rise on share what is left
@@ -459,7 +460,7 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 				left[c] = max(left[c]-l, 0)
 			}
 			pipes = append(pipes, p.first...)
-			rates = append(rates, p.net.fill(p.first, func(q *pipe) float64 { return p.demands[q.demand].weight }, left)...)
+			rates = append(rates, p.fair(p.first, left, p.weight)...)
 		}
 		return pipes, rates, nil
 	case p.classed(), !several && p.holds(p.plan):

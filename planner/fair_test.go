@@ -1,0 +1,61 @@
+package planner
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Where fairness comes to no end, since there are too many pairs or planning may not go on, higher priorities still have what they can, and weights count.
+func TestFairnessCutOff(t *testing.T) {
+	const hosts = 8 // as many on each of two switches
+	var names []string
+	var links []Link
+	for h := range 2 * hosts {
+		names = append(names, fmt.Sprintf("h%d", h))
+		links = append(links, Link{A: h, B: 2*hosts + h/hosts, Rate: 1000, Back: 1000})
+	}
+	links = append(links, Link{A: 2 * hosts, B: 2*hosts + 1, Rate: 880, Back: 880})
+	n := NewNetwork(2*hosts, append(names, "a", "b"), links, nil)
+	for _, c := range []struct {
+		what     string
+		priority int     // of every other transfer
+		weight   float64 // of it
+		want     [2]float64
+	}{
+		{"alike", 0, 1, [2]float64{110, 110}},
+		{"a priority", 1, 1, [2]float64{220, 0}},
+		{"a weight", 0, 10, [2]float64{200, 20}},
+	} {
+		for _, cut := range []string{"many pairs", "work", "enough"} {
+			o := Options{MaxMin: true}
+			switch cut {
+			case "work":
+				o.Work = 1
+			case "enough":
+				o.Enough = func() bool { return true }
+			}
+			p, err := New(n, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cut == "many pairs" {
+				p.many = 1
+			}
+			for k := range hosts {
+				tr := Transfer{Name: fmt.Sprint(k), Sources: []int{k}, Destinations: []int{hosts + k}}
+				if k%2 == 0 {
+					tr.Priority, tr.Weight = c.priority, c.weight
+				}
+				if _, err := p.Add(tr); err != nil {
+					t.Fatal(err)
+				}
+			}
+			plan := finished(t, p)
+			for k := range hosts {
+				if got, want := plan.Rate(Pair{k, hosts + k}), c.want[k%2]; !near(got, want) {
+					t.Errorf("%s, %s: transfer %d has %v, want %v", c.what, cut, k, got, want)
+				}
+			}
+		}
+	}
+}
