@@ -242,7 +242,7 @@ func (n *node) fetchEnd(ev evFetchEnd) {
 	n.fetches = slices.DeleteFunc(n.fetches, func(f *fetch) bool { return f == ev.fetch })
 	ev.fetch.relieve(nil)
 	for p := range ev.take {
-		if !slices.Contains(n.wrong, p) { // those stay out of the exchange until they are replaced
+		if !slices.Contains(n.wrong, p) && !n.underWay(p) { // those stay out of the exchange until they are replaced
 			n.ex.Unreserve(p)
 		}
 	}
@@ -259,6 +259,10 @@ func (n *node) fetchEnd(ev evFetchEnd) {
 	if ev.twice && ev.err != nil && n.fatal == nil && !errors.Is(ev.err, objstore.ErrChanged) { // peers have it still
 		n.Log.Warn("reading no more of what others have", "job", n.Job, "error", ev.err)
 		n.twice.Stop()
+		return
+	}
+	if ev.err != nil && n.fatal == nil && n.acquit(ev.fetch) { // peers have it, as they had if nobody had sent other bytes
+		n.Log.Warn("the store does not say who is right about a piece", "job", n.Job, "piece", ev.span.Lo, "error", ev.err)
 		return
 	}
 	n.fail(ev.err)

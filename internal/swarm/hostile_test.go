@@ -301,6 +301,58 @@ func TestWrongBytesOfAContestedPiece(t *testing.T) {
 	}
 }
 
+// tried is a node with a peer that has sent wrong bytes of two pieces, while it reads from the store.
+func (b *bench) tried() *node {
+	c := b.configs[0]
+	c.Log = slog.New(slog.DiscardHandler)
+	c.Layout.Piece = 64 * unit.KiB
+	n := newNode(c)
+	n.ex.Up(1)
+	for p := range 2 {
+		n.enter(2, digest{p, exchange.Entry{Sum: 1, Reader: 2}})
+		n.announced(1, piece.Range{Lo: p, Hi: p + 1})
+	}
+	n.start(b.t.Context(), order{span: piece.Range{Lo: 9, Hi: 10}, take: map[int]bool{9: true}})
+	for p := range 2 {
+		n.suspect(p, suspect{1, 666})
+	}
+	return n
+}
+
+// Who sends wrong bytes is judged while other pieces are read from the store, and what else it sent is not read from there for that.
+func TestForgerIsJudgedSoon(t *testing.T) {
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		n := b.tried()
+		o, ok := n.order()
+		if !ok || o.audit != replacing || !o.take[0] {
+			t.Fatalf("reads %v, %v", o, ok)
+		}
+		n.fetched(evFetched{piece: 0, sum: 1, audit: o.audit})
+		if !n.neighbours[1].dead || len(n.wrong) > 0 || !n.ex.Reserve(1) {
+			t.Errorf("given up: %v; to be read again are %v", n.neighbours[1].dead, n.wrong)
+		}
+		n.wg.Wait()
+	})
+}
+
+// A store that cannot be read now ends nobody's part for what a peer has sent: the piece comes from others.
+func TestStoreThatDoesNotJudge(t *testing.T) {
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		n := b.tried()
+		o, _ := n.audit()
+		f := &fetch{order: o, relieve: func(error) {}}
+		n.fetches = append(n.fetches, f)
+		n.fetchEnd(evFetchEnd{f, objstore.ErrChanged})
+		if n.fatal != nil || n.neighbours[1].dead {
+			t.Errorf("fails for %v; given up: %v", n.fatal, n.neighbours[1].dead)
+		}
+		if n.ex.Held(0) || !n.ex.Held(1) || !n.ex.Reserve(0) {
+			t.Error("the piece is to come from the same peer, or from nobody")
+		}
+		n.wg.Wait()
+	})
+}
+
 // An audit by one that we do not hear, told by a third, costs nobody what he has: we look ourselves.
 func TestAuditByHearsay(t *testing.T) {
 	for _, noAccess := range []bool{false, true} {

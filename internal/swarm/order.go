@@ -34,9 +34,10 @@ const (
 	rechecking // a piece of a file from before the job, on our own disk, whose digest has changed in the manifest
 )
 
-// order makes the next order: audits first, then the next works of the list.
+// order makes the next order: audits first, then the next works of the list. What came wrong is read while other orders are under way:
+// until then who sent it is asked for more.
 func (n *node) order() (o order, ok bool) {
-	if len(n.fetches) == 0 {
+	if len(n.fetches) == 0 || len(n.wrong) > 0 {
 		if o, ok := n.audit(); ok {
 			return o, true
 		}

@@ -145,9 +145,32 @@ func (n *node) suspect(p int, s suspect) {
 func (n *node) judge(p int, sum uint64) {
 	s, ok := n.suspects[p]
 	delete(n.suspects, p)
-	if ok && s.sum != sum {
-		n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+	if !ok || s.sum == sum {
+		return
 	}
+	n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+	n.wrong = slices.DeleteFunc(n.wrong, func(q int) bool { // what else it sent so others may give
+		more, ok := n.suspects[q]
+		if !ok || more.rank != s.rank {
+			return false
+		}
+		delete(n.suspects, q)
+		n.ex.Unreserve(q)
+		return true
+	})
+}
+
+// acquit ends the suspicions that an order was to look into, and could not: nobody is given up, but those pieces come
+// from others. It says whether that was what the order was for.
+func (n *node) acquit(f *fetch) (any bool) {
+	for p := range f.take {
+		if s, ok := n.suspects[p]; ok {
+			delete(n.suspects, p)
+			n.ex.Withdrawn(s.rank, p)
+			any = true
+		}
+	}
+	return any
 }
 
 // most is the rank that gave most of the blocks of a piece: a recording names one giver a piece.
