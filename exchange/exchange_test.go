@@ -540,6 +540,33 @@ func TestManifest(t *testing.T) {
 	}
 }
 
+// What two have read alike is confirmed, and what we read ourselves; what one alone says is not, whatever it calls its reading.
+func TestUnconfirmed(t *testing.T) {
+	const self = 9
+	m := NewManifest(layout(6))
+	for i, said := range [][]Entry{
+		{{10, 1, 0}, {10, 2, 0}},
+		{{10, 2, 1}, {10, 1, 0}},
+		{{10, 1, 0}, {11, 2, 1}},
+		{{10, 1, 0}, {10, 1, 1}},
+		{{11, 1, 0}, {10, self, 1}},
+		{{10, 1, 0}, {10, 2, 0}, {11, 3, 1}},
+	} {
+		for _, e := range said {
+			m.Add(e.Reader, i, e)
+		}
+	}
+	if got := m.Unconfirmed(piece.Range{Hi: 6}, self); !slices.Equal(got, []int{2, 3, 5}) {
+		t.Errorf("unconfirmed are %v", got)
+	}
+	m.Add(3, 0, Entry{10, 1, 0}) // hearsay
+	m.Audit(piece.Range{Lo: 0, Hi: 1})
+	m.Spare(0)
+	if m.IsDue(0) || !m.Settled() {
+		t.Error("due for audit still")
+	}
+}
+
 // Who is to blame for wrong bytes is known only where the digest is the reader's own word and no other reader has said anything else,
 // in whatever order.
 func TestSure(t *testing.T) {

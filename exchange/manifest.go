@@ -30,6 +30,7 @@ type Manifest struct {
 	entries []Entry
 	first   []bool   // by piece: heard from the reader itself
 	unsure  []bool   // by piece: readers have said different things of it themselves
+	alike   []bool   // by piece: two readers have said its digest themselves
 	wanted  []uint32 // by piece: the term that has to be reached
 	known   int
 	due     int // pieces whose term is below the wanted one
@@ -45,7 +46,7 @@ type Blame struct{ Reader, Piece int }
 // NewManifest returns a manifest in which nothing is known.
 func NewManifest(l piece.Layout) *Manifest {
 	n := l.Count()
-	m := &Manifest{layout: l, entries: make([]Entry, n), first: make([]bool, n), unsure: make([]bool, n), wanted: make([]uint32, n)}
+	m := &Manifest{layout: l, entries: make([]Entry, n), first: make([]bool, n), unsure: make([]bool, n), alike: make([]bool, n), wanted: make([]uint32, n)}
 	for i := range m.entries {
 		m.entries[i].Reader = -1
 	}
@@ -88,6 +89,7 @@ const (
 func (m *Manifest) Add(from, i int, e Entry) Change {
 	old, firsthand := m.entries[i], from == e.Reader
 	m.unsure[i] = m.unsure[i] || firsthand && m.first[i] && e.Sum != old.Sum
+	m.alike[i] = m.alike[i] || firsthand && m.first[i] && e.Sum == old.Sum && e.Reader != old.Reader
 	switch {
 	case old.Reader < 0:
 		m.set(i, e, firsthand)
@@ -123,22 +125,34 @@ func (m *Manifest) Overrule(self, i int, sum uint64) (reader int) {
 }
 
 func (m *Manifest) set(i int, e Entry, firsthand bool) {
-	wasDue := m.isDue(i)
+	wasDue := m.IsDue(i)
+	m.alike[i] = m.alike[i] && e.Sum == m.entries[i].Sum
 	m.entries[i], m.first[i] = e, firsthand
-	if wasDue && !m.isDue(i) {
+	if wasDue && !m.IsDue(i) {
 		m.due--
 	}
 }
 
-func (m *Manifest) isDue(i int) bool {
+// Unconfirmed returns the pieces of r whose digest one node alone has said, and not self.
+func (m *Manifest) Unconfirmed(r piece.Range, self int) (pieces []int) {
+	for i := r.Lo; i < r.Hi; i++ {
+		if m.entries[i].Reader != self && !m.alike[i] {
+			pieces = append(pieces, i)
+		}
+	}
+	return pieces
+}
+
+// IsDue says whether piece i is due for audit.
+func (m *Manifest) IsDue(i int) bool {
 	return m.entries[i].Reader >= 0 && m.entries[i].Term < m.wanted[i]
 }
 
 func (m *Manifest) want(i int, term uint32) {
 	if term > m.wanted[i] {
-		wasDue := m.isDue(i)
+		wasDue := m.IsDue(i)
 		m.wanted[i] = term
-		if !wasDue && m.isDue(i) {
+		if !wasDue && m.IsDue(i) {
 			m.due++
 		}
 	}
@@ -154,21 +168,37 @@ func (m *Manifest) Known() int { return m.known }
 // first reading calls for an audit of its pieces (Audit); after that it is final.
 func (m *Manifest) Verify(i int, c piece.Checksum) error {
 	r := m.layout.Pieces(i)
-	sums := make([]uint64, 0, r.Len())
 	for p := r.Lo; p < r.Hi; p++ {
-		if m.entries[p].Reader < 0 || m.isDue(p) {
+		if m.entries[p].Reader < 0 || m.IsDue(p) {
 			return fmt.Errorf("the digest of piece %d is unknown, or in doubt", p)
 		}
+	}
+	return m.Proof(i, c)
+}
+
+// Proof is Verify of an object whose digests are all known, some of them perhaps in doubt.
+func (m *Manifest) Proof(i int, c piece.Checksum) error {
+	r := m.layout.Pieces(i)
+	sums := make([]uint64, 0, r.Len())
+	for p := r.Lo; p < r.Hi; p++ {
 		sums = append(sums, m.entries[p].Sum)
 	}
 	return c.Verify(m.layout.Alone(i), sums)
+}
+
+// Spare has piece i be due for audit no more.
+func (m *Manifest) Spare(i int) {
+	if m.IsDue(i) {
+		m.due--
+	}
+	m.wanted[i] = 0
 }
 
 // Audit makes every piece of r that was read only once due for audit. It returns false if there is none.
 func (m *Manifest) Audit(r piece.Range) (any bool) {
 	for i := r.Lo; i < r.Hi; i++ {
 		m.want(i, MaxTerm)
-		any = any || m.isDue(i)
+		any = any || m.IsDue(i)
 	}
 	return any
 }
@@ -176,7 +206,7 @@ func (m *Manifest) Audit(r piece.Range) (any bool) {
 // Due returns all pieces due for audit.
 func (m *Manifest) Due() (pieces []int) {
 	for i := range m.entries {
-		if m.isDue(i) {
+		if m.IsDue(i) {
 			pieces = append(pieces, i)
 		}
 	}

@@ -194,6 +194,9 @@ func (n *node) readPieces(ctx context.Context, r io.Reader, o order, write bool)
 func (n *node) fetched(ev evFetched) {
 	n.broken = 0
 	n.judge(ev.piece, ev.sum)
+	if ev.audit == comparing || ev.audit == replacing {
+		delete(n.looks, ev.piece)
+	}
 	for _, f := range n.fetches {
 		if f.span.Lo <= ev.piece && ev.piece < f.span.Hi {
 			f.moved = n.now
@@ -204,15 +207,25 @@ func (n *node) fetched(ev evFetched) {
 	switch {
 	case ev.audit == rechecking:
 		n.doubts = n.doubts[1:]
-		if ev.sum != old.Sum {
-			n.fail(heldWrong(ev.piece))
-		} else {
+		n.sums[ev.piece] = ev.sum
+		switch {
+		case ev.sum == old.Sum:
 			n.news = append(n.news, ev.piece) // nobody reckoned with our copy any more
+		case old.Reader == n.Self || n.Members[n.Self].NoAccess:
+			n.fail(heldWrong(ev.piece))
+		default: // or another says what the store does not have
+			n.looks[ev.piece] = true
 		}
+		return
+	case ev.audit == comparing && ev.sum == old.Sum && n.Members[n.Self].Held && n.sums[ev.piece] != ev.sum && !slices.Contains(n.doubts, ev.piece):
+		n.fail(heldWrong(ev.piece))
 		return
 	case ev.audit == comparing && ev.sum != old.Sum && n.Members[n.Self].Held:
 		e.Term = exchange.MaxTerm // the reader had it wrong; whether we have it right is to be seen
 		n.doubts = append(n.doubts, ev.piece)
+		if old.Term == exchange.MaxTerm {
+			n.overrule(ev.piece, ev.sum)
+		}
 	case ev.audit == comparing && ev.sum != old.Sum:
 		n.lose(ev.piece)
 		n.ex.Reserve(ev.piece)
@@ -223,8 +236,7 @@ func (n *node) fetched(ev evFetched) {
 	}
 	n.enter(n.Self, digest{ev.piece, e})
 	if now, _ := n.man.Entry(ev.piece); now.Sum != ev.sum && now.Term == exchange.MaxTerm && !n.ex.Have().Has(ev.piece) {
-		other := n.man.Overrule(n.Self, ev.piece, ev.sum)
-		n.fault(n.Members[other].Name, fmt.Sprintf("says that piece %d has other bytes than the store has given us", ev.piece))
+		n.overrule(ev.piece, ev.sum)
 		e.Term = exchange.MaxTerm
 	}
 	n.digests = append(n.digests, digest{ev.piece, e})
@@ -235,6 +247,13 @@ func (n *node) fetched(ev evFetched) {
 		}
 		n.got(ev.piece, ev.sum, from)
 	}
+}
+
+// overrule has our own reading of a piece count, and not the audit that came out otherwise.
+func (n *node) overrule(p int, sum uint64) {
+	other := n.man.Overrule(n.Self, p, sum)
+	delete(n.proved, n.objectOf(p))
+	n.fault(n.Members[other].Name, fmt.Sprintf("says that piece %d has other bytes than the store has given us", p))
 }
 
 func (n *node) fetchEnd(ev evFetchEnd) {

@@ -967,3 +967,152 @@ func TestPairThatCannotConnect(t *testing.T) {
 		}
 	})
 }
+
+// An audit that nothing called for costs nobody what he has, and sets nobody against the true reader: neither one that is told before anything
+// else is known of a piece, nor one that contradicts at once whoever reads, twice; whether nodes read the object, or hold it already.
+func TestAuditThatNobodyAskedFor(t *testing.T) {
+	const liar = 3
+	for _, holds := range []bool{false, true} {
+		for _, first := range []bool{false, true} {
+			for _, verified := range []string{BySource, ByPeers} {
+				swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
+					if verified == ByPeers {
+						b.object.Checksum = piece.Checksum{}
+					}
+					for i := range b.configs {
+						b.configs[i].Object, b.configs[i].Store = b.object, slow{b.store, 1 << 20}
+					}
+					if holds {
+						b.held(0, 1)
+					}
+					lie := func(c *peer.Conn, p int) {
+						sendDigests(c, digest{p, exchange.Entry{Sum: 666, Reader: liar, Term: exchange.MaxTerm}})
+					}
+					ctx, cancel := context.WithCancel(b.t.Context())
+					var mu sync.Mutex // guards conns
+					var conns []*peer.Conn
+					wait := b.stranger(ctx, func(c *peer.Conn) {
+						mu.Lock()
+						conns = append(conns, c)
+						mu.Unlock()
+						for p := range b.configs[0].Layout.Count() {
+							if first {
+								lie(c, p)
+							}
+						}
+					}, func(_ *peer.Conn, kind byte, payload []byte) {
+						if kind != kindDigests || first {
+							return
+						}
+						ds, err := parseDigests(payload, b.configs[0].Layout.Count(), liar+1)
+						if err != nil {
+							t.Error(err)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						for _, d := range append(ds, ds...) {
+							for _, c := range conns {
+								if d.Term == 0 {
+									lie(c, d.Piece)
+								}
+							}
+						}
+					})
+					b.within(time.Hour)
+					b.run()
+					cancel()
+					wait()
+					b.complete(verified, 0, 1, 2)
+					for i := range liar {
+						if f := b.faultsOf(i); strings.Contains(f, "had piece") {
+							t.Errorf("holds %v, first %v, %s: %s says: %s", holds, first, verified, nodeName(i), f)
+						}
+					}
+					if got := b.storeBytes(); got > 5*b.object.Size { // once, and once by each who is told
+						t.Errorf("holds %v, first %v, %s: %v left the store for an object of %v", holds, first, verified, got, b.object.Size)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Where an audit was called for, and one that lies was the first to say how it came out, nobody fails for it: what one alone says
+// is read once more before the object is given up as damaged, or the file of one that holds it.
+func TestLyingAudit(t *testing.T) {
+	for _, holds := range []bool{false, true} {
+		swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log = slog.New(slog.DiscardHandler)
+			c.Layout.Piece = 256 * unit.KiB
+			c.Members[0].Held = holds
+			n := newNode(c)
+			sums := make([]uint64, c.Layout.Count())
+			for p := range sums {
+				off, size := blockSpan(n.Layout, p, 0)
+				sums[p] = n.algorithm(p).Update(0, b.data[off:off+int64(size)])
+				said := sums[p]
+				if p == 1 {
+					said++ // so that there is an audit
+				}
+				n.enter(1, digest{p, exchange.Entry{Sum: said, Reader: 1}})
+				if !holds {
+					n.got(p, said, "n1")
+				}
+			}
+			if _, again := n.verify(); !again || n.fatal != nil {
+				t.Fatalf("not to be read again, %v", n.fatal)
+			}
+			for p := range sums {
+				says := digest{p, exchange.Entry{Sum: sums[p], Reader: 2, Term: exchange.MaxTerm}}
+				if p == 2 {
+					says.Sum, says.Reader = 666, 3
+				}
+				if err := n.learn(says.Reader, says); err != nil {
+					t.Fatal(err)
+				}
+				if !n.ex.Have().Has(p) {
+					n.got(p, says.Sum, "n3")
+				}
+			}
+			for range 20 {
+				n.complete(b.t.Context())
+				o, ok := n.audit()
+				if !ok || n.fatal != nil || n.commits {
+					break
+				}
+				for p := range o.take {
+					n.fetched(evFetched{piece: p, sum: sums[p], audit: o.audit})
+				}
+			}
+			if n.fatal != nil || !n.commits {
+				t.Errorf("holds %v: not complete, %v", holds, n.fatal)
+			}
+			n.wg.Wait()
+		})
+	}
+}
+
+// The file of one that holds the object is wrong if the store says so, too.
+func TestHeldFileIsWrong(t *testing.T) {
+	swarmOf(t, 2, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Members[0].Held, c.Layout.Piece = true, unit.MiB
+		c.Log = slog.New(slog.DiscardHandler)
+		n := newNode(c)
+		n.enter(0, digest{0, exchange.Entry{Sum: 1}})
+		n.got(0, 1, "n0")
+		n.man.Audit(piece.Range{Hi: 1})
+		n.enter(1, digest{0, exchange.Entry{Sum: 2, Reader: 1, Term: exchange.MaxTerm}})
+		for _, sum := range []uint64{1, 2} { // of the file, of the store
+			o, ok := n.audit()
+			if !ok || n.fatal != nil {
+				t.Fatalf("reads %v, %v; fails for %v", o, ok, n.fatal)
+			}
+			n.fetched(evFetched{piece: 0, sum: sum, audit: o.audit})
+		}
+		if !errors.Is(n.fatal, ErrHeldWrong) {
+			t.Errorf("%v, want %v", n.fatal, ErrHeldWrong)
+		}
+	})
+}

@@ -56,6 +56,8 @@ type node struct {
 	whole    int             // objects of which none is
 	shaken   map[int]bool    // pieces whose digest changed while they were put together
 	suspects map[int]suspect // by piece that is being read again for that
+	looks    map[int]bool    // pieces that we read again ourselves, whoever else should: somebody says what nobody else does
+	proved   map[int]bool    // by object: whether its digests, which have not changed since, make what the store says of it
 	asked    time.Time       // when giveWork was last sent
 	deaf     []int           // peers that leave too much unread
 	fetches  []*fetch
@@ -135,7 +137,7 @@ func newNode(c Config) *node {
 		Config: c,
 		events: make(chan any, 64), ended: make(chan struct{}),
 		now: now, moved: now, idle: now, twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
-		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{},
+		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, proved: map[int]bool{},
 		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
 	n.policy, n.sources = c.policy()

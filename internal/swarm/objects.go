@@ -35,8 +35,7 @@ func (n *node) algorithm(p int) piece.Algorithm {
 		if n.Layout.Shared(p) {
 			return piece.CRC64NVME
 		}
-		off, _ := n.Layout.Span(p)
-		i, _ = n.Layout.Within(off, 1)
+		i = n.objectOf(p)
 	}
 	if !n.usable(i) {
 		return piece.CRC64NVME
@@ -66,7 +65,7 @@ func (n *node) verify() (verified string, again bool) {
 			if err == nil {
 				continue
 			}
-			if !n.man.Audit(n.Layout.Pieces(i)) {
+			if !n.man.Audit(n.Layout.Pieces(i)) && !n.look(n.Layout.Pieces(i)) {
 				n.fail(damage(n.called(i), err))
 				return "", true
 			}
@@ -75,6 +74,17 @@ func (n *node) verify() (verified string, again bool) {
 		}
 	}
 	return verified, again
+}
+
+// look has us read again what one node alone says of pieces. It returns false if there is none, or we may not.
+func (n *node) look(r piece.Range) (any bool) {
+	if n.Members[n.Self].NoAccess {
+		return false
+	}
+	for _, p := range n.man.Unconfirmed(r, n.Self) {
+		n.looks[p], any = true, true
+	}
+	return any
 }
 
 func damage(object string, err error) error {

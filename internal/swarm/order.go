@@ -163,6 +163,18 @@ func (n *node) audit() (o order, ok bool) {
 	if n.now.Sub(n.moved) > auditAfter { // whoever should have does not
 		due = n.man.Due()
 	}
+	if len(n.looks) > 0 {
+		for p := range n.looks {
+			if proved, _ := n.proof(p); proved {
+				delete(n.looks, p)
+				n.man.Spare(p)
+			} else {
+				due = append(due, p)
+			}
+		}
+		slices.Sort(due)
+		due = slices.Compact(due)
+	}
 	for _, p := range due {
 		if !n.ex.Have().Has(p) && !n.Members[n.Self].Held { // there is nothing to compare with
 			if len(o.take) > 0 {

@@ -14,8 +14,7 @@ import (
 // This file keeps what is known of pieces: their digests, who gave them, and which of ours count.
 
 // learn enters a line of a peer's into the manifest. What a member has read it
-// says itself; others are believed only of members that we do not hear. If they say that one of these has read what we have
-// heard of its reader otherwise, we look ourselves, if we may: nobody is blamed, and loses what he has, on the word of a third.
+// says itself; others are believed only of members that we do not hear.
 // When our file has been proved nothing that is said changes it any more.
 func (n *node) learn(from int, d digest) error {
 	if d.Term > exchange.MaxTerm {
@@ -24,17 +23,74 @@ func (n *node) learn(from int, d digest) error {
 	if from != d.Reader && (d.Reader == n.Self || n.neighbours[d.Reader].link != nil) || n.commits || n.done {
 		return nil
 	}
-	if e, _ := n.man.Entry(d.Piece); from != d.Reader && d.Term > e.Term && d.Sum != e.Sum && n.man.Firsthand(d.Piece) && !n.Members[n.Self].NoAccess {
-		n.man.Audit(piece.Range{Lo: d.Piece, Hi: d.Piece + 1})
+	e, known := n.man.Entry(d.Piece)
+	switch {
+	case known && d.Term > e.Term && d.Sum != e.Sum && n.doubtful(from, d):
 		return nil
+	case !known && d.Term > 0 && from == d.Reader && !n.Members[n.Self].NoAccess:
+		n.looks[d.Piece] = true
 	}
 	n.enter(from, d)
 	return nil
 }
 
+// doubtful says whether an audit that came out otherwise than what we know does not count: nobody is blamed, and loses what he has, on the word
+// of one, unless the store's checksum calls for an audit, or two readers differ. Where nothing tells who is right we look ourselves, if we may.
+func (n *node) doubtful(from int, d digest) bool {
+	hearsay := from != d.Reader
+	proved, wrong := false, false
+	if asked := n.man.IsDue(d.Piece) && !n.looks[d.Piece]; !asked {
+		proved, wrong = n.proof(d.Piece)
+	} else if !hearsay {
+		return false
+	}
+	switch {
+	case proved:
+		return true
+	case wrong && !hearsay && len(n.looks) == 0: // as we would find out when all is here; with looks it may be what these are for
+		n.man.Audit(n.Layout.Pieces(n.objectOf(d.Piece)))
+		return false
+	case n.Members[n.Self].NoAccess || hearsay && !n.man.Firsthand(d.Piece):
+		return false
+	case hearsay:
+		n.man.Audit(piece.Range{Lo: d.Piece, Hi: d.Piece + 1})
+	}
+	n.looks[d.Piece] = true
+	return true
+}
+
+// proof says whether the digests of a piece's object make what the store says of it, or do not; neither is so while they are not all known,
+// and where the store does not say.
+func (n *node) proof(p int) (proved, wrong bool) {
+	if n.man.Known() < n.Layout.Count() || n.Layout.Shared(p) {
+		return false, false
+	}
+	i := n.objectOf(p)
+	if !n.usable(i) {
+		return false, false
+	}
+	proved, known := n.proved[i]
+	if !known {
+		proved = n.man.Proof(i, n.Objects[i].Checksum) == nil
+		n.proved[i] = proved
+	}
+	return proved, !proved
+}
+
+// objectOf is the object that a piece is of, or the first of several that share it.
+func (n *node) objectOf(p int) int {
+	off, _ := n.Layout.Span(p)
+	i, _ := n.Layout.Within(off, 1)
+	return i
+}
+
 // enter enters a line into the manifest and does what follows from it.
 func (n *node) enter(from int, d digest) {
-	switch n.man.Add(from, d.Piece, d.Entry) {
+	change := n.man.Add(from, d.Piece, d.Entry)
+	if change != exchange.Nothing {
+		delete(n.proved, n.objectOf(d.Piece))
+	}
+	switch change {
 	case exchange.News:
 		n.ex.Known(d.Piece)
 		if n.kept(d.Piece) && from != n.Self { // another has read it, from the store or from its file; ours is there, too
