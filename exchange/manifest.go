@@ -124,6 +124,12 @@ func (m *Manifest) Overrule(self, i int, sum uint64) (reader int) {
 	return reader
 }
 
+// Prefer has another's reading of piece i count, of the same standing: bytes from a third prove it, where we may not look ourselves.
+func (m *Manifest) Prefer(i int, e Entry) {
+	e.Term = m.entries[i].Term
+	m.set(i, e, true)
+}
+
 func (m *Manifest) set(i int, e Entry, firsthand bool) {
 	wasDue := m.IsDue(i)
 	m.alike[i] = m.alike[i] && e.Sum == m.entries[i].Sum

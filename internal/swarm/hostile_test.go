@@ -314,7 +314,7 @@ func (b *bench) tried() *node {
 	}
 	n.start(b.t.Context(), order{span: piece.Range{Lo: 9, Hi: 10}, take: map[int]bool{9: true}})
 	for p := range 2 {
-		n.suspect(p, suspect{1, 666})
+		n.suspect(p, suspect{1, 666, n.now})
 	}
 	return n
 }
@@ -1115,4 +1115,60 @@ func TestHeldFileIsWrong(t *testing.T) {
 			t.Errorf("%v, want %v", n.fatal, ErrHeldWrong)
 		}
 	})
+}
+
+// Nor does one that may not read the store itself lose its part for a liar that tells it alone other digests than the true readers.
+func TestLiarToOneWithoutAccess(t *testing.T) {
+	for _, term := range []uint32{0, exchange.MaxTerm} {
+		swarmOf(t, 4, 4*unit.MiB, steal.Stream, func(b *bench) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			b.witness = nil // nobody proves anything
+			wait := b.slanders(ctx, 3, term, func(int) bool { return true })
+			b.share(0)
+			b.within(time.Hour)
+			b.run()
+			cancel()
+			wait()
+			b.complete(BySource, 0, 1, 2)
+			b.peaceful(3)
+		})
+	}
+}
+
+// One that may not read the store gives up who sends what no reader says, though not before such a word could have come.
+func TestForgerToOneWithoutAccess(t *testing.T) {
+	for _, forged := range []bool{false, true} {
+		swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+			c.Members[0].NoAccess = true
+			n := newNode(c)
+			n.ex.Up(1)
+			n.announced(1, piece.Range{Hi: 1})
+			n.enter(3, digest{0, exchange.Entry{Sum: 666, Reader: 3}})
+			n.asm.expect(1, 0)
+			if !n.asm.claim(1, 0, 0) {
+				t.Fatal("an expected block cannot be claimed")
+			}
+			sum := uint64(5)
+			_, size := blockSpan(n.Layout, 0, 0)
+			n.block(evBlock{link: &link{rank: 1}, n: size, wanted: true, outcome: n.asm.arrived(1, 0, 0, sum)})
+			n.tick(b.t.Context())
+			if n.neighbours[1].dead {
+				t.Fatal("given up at once")
+			}
+			if !forged {
+				n.message(evMessage{link: &link{rank: 2}, kind: kindDigests, payload: appendDigests(nil, []digest{{0, exchange.Entry{Sum: sum, Reader: 2}}})})
+				if !n.ex.Reserve(0) {
+					t.Error("the piece is not asked for again")
+				}
+				n.ex.Unreserve(0)
+			}
+			n.now = n.now.Add(2 * heardWithin)
+			n.tick(b.t.Context())
+			if n.neighbours[1].dead != forged || !n.ex.Reserve(0) {
+				t.Errorf("forged %v: given up: %v", forged, n.neighbours[1].dead)
+			}
+		})
+	}
 }

@@ -51,15 +51,16 @@ type node struct {
 	links      map[*link]bool // that have not told us of their end
 	rank       map[string]int
 
-	sums     []uint64        // by piece: the digest of our copy, if we have it
-	missing  []int           // by object: how many of its pieces are
-	whole    int             // objects of which none is
-	shaken   map[int]bool    // pieces whose digest changed while they were put together
-	suspects map[int]suspect // by piece that is being read again for that
-	looks    map[int]bool    // pieces that we read again ourselves, whoever else should: somebody says what nobody else does
-	proved   map[int]bool    // by object: whether its digests, which have not changed since, make what the store says of it
-	asked    time.Time       // when giveWork was last sent
-	deaf     []int           // peers that leave too much unread
+	sums     []uint64         // by piece: the digest of our copy, if we have it
+	missing  []int            // by object: how many of its pieces are
+	whole    int              // objects of which none is
+	shaken   map[int]bool     // pieces whose digest changed while they were put together
+	suspects map[int]suspect  // by piece that is being read again for that
+	looks    map[int]bool     // pieces that we read again ourselves, whoever else should: somebody says what nobody else does
+	rivals   map[int][]digest // NoAccess: what other readers have said of pieces than who counts
+	proved   map[int]bool     // by object: whether its digests, which have not changed since, make what the store says of it
+	asked    time.Time        // when giveWork was last sent
+	deaf     []int            // peers that leave too much unread
 	fetches  []*fetch
 	appetite *steal.Appetite
 	turns    *steal.Turns
@@ -85,6 +86,7 @@ type node struct {
 	phase    int
 	moved    time.Time // when anything last came from anywhere
 	rescuing bool      // nothing has come from peers since we began to read what they should have
+	resigned bool      // we have waited long enough for others to read again what is in doubt
 	verified string
 	commits  bool  // being committed
 	accuser  error // who refuses us and why, until our file has been read back
@@ -137,7 +139,7 @@ func newNode(c Config) *node {
 		Config: c,
 		events: make(chan any, 64), ended: make(chan struct{}),
 		now: now, moved: now, idle: now, twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
-		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, proved: map[int]bool{},
+		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, rivals: map[int][]digest{}, proved: map[int]bool{},
 		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
 	n.policy, n.sources = c.policy()
@@ -466,6 +468,7 @@ func (n *node) tick(ctx context.Context) {
 	if n.since(n.moved, n.quietAll) > stallAfter+2*n.turns.Takes() && !n.ex.Have().Full() && n.atStore() == 0 {
 		n.rescue(ctx)
 	}
+	n.convict()
 	n.forsaken()
 	n.ex.Carried(fromStore+unit.Bytes(n.arrived.Load()), n.now)
 	n.expelHoarders()

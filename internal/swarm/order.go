@@ -155,7 +155,11 @@ func (n *node) audit() (o order, ok bool) {
 		p := n.doubts[0]
 		return order{span: piece.Range{Lo: p, Hi: p + 1}, take: map[int]bool{p: true}, audit: rechecking}, true
 	}
-	if n.man.Known() < n.Layout.Count() || n.Members[n.Self].NoAccess {
+	if n.man.Known() < n.Layout.Count() {
+		return o, false
+	}
+	if n.Members[n.Self].NoAccess {
+		n.resign()
 		return o, false
 	}
 	o = order{take: map[int]bool{}, audit: comparing}
@@ -200,6 +204,21 @@ func (n *node) audit() (o order, ok bool) {
 		o.take[p] = true
 	}
 	return o, len(o.take) > 0
+}
+
+// resign has us wait no more for others to read again what is in doubt, where all is here and we may not read it ourselves: if the store's checksum
+// proves what we have, or nobody does.
+func (n *node) resign() {
+	if n.man.Settled() || !n.ex.Have().Full() {
+		return
+	}
+	late := !n.resigned && n.now.Sub(n.moved) > auditAfter
+	n.resigned = n.resigned || late
+	for _, p := range n.man.Due() {
+		if proved, _ := n.proof(p); proved || late {
+			n.man.Spare(p)
+		}
+	}
 }
 
 // rescue reads one missing piece from the store, whoever should have: the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/piece"
@@ -29,9 +30,48 @@ func (n *node) learn(from int, d digest) error {
 		return nil
 	case !known && d.Term > 0 && from == d.Reader && !n.Members[n.Self].NoAccess:
 		n.looks[d.Piece] = true
+	case known && d.Term <= e.Term && d.Sum != e.Sum && from == d.Reader && n.man.Firsthand(d.Piece):
+		n.rival(d)
 	}
 	n.enter(from, d)
 	return nil
+}
+
+// rival keeps what a reader has said of a piece besides the one that counts, if we may not look ourselves: bytes may come that it fits.
+func (n *node) rival(d digest) {
+	e, _ := n.man.Entry(d.Piece)
+	same := func(r digest) bool { return r.Reader == d.Reader }
+	if n.Members[n.Self].NoAccess && d.Reader != e.Reader && !slices.ContainsFunc(n.rivals[d.Piece], same) {
+		n.rivals[d.Piece] = append(n.rivals[d.Piece], d)
+		n.confirm(d.Piece, d.Sum)
+	}
+}
+
+// prefer has the rival count that has said this digest of a piece. It returns false if there is none.
+func (n *node) prefer(p int, sum uint64) bool {
+	i := slices.IndexFunc(n.rivals[p], func(r digest) bool { return r.Sum == sum })
+	if i < 0 {
+		return false
+	}
+	e, _ := n.man.Entry(p)
+	r := n.rivals[p][i]
+	n.rivals[p][i] = digest{p, e}
+	n.man.Prefer(p, r.Entry)
+	delete(n.proved, n.objectOf(p))
+	return true
+}
+
+// audits makes pieces that were read only once due for audit. Those of which we have heard already how it came out are replaced.
+func (n *node) audits(r piece.Range) (any bool) {
+	any = n.man.Audit(r)
+	for p := r.Lo; p < r.Hi && len(n.rivals) > 0; p++ {
+		for _, d := range n.rivals[p] {
+			if e, _ := n.man.Entry(p); d.Term > e.Term {
+				n.enter(d.Reader, d)
+			}
+		}
+	}
+	return any
 }
 
 // doubtful says whether an audit that came out otherwise than what we know does not count: nobody is blamed, and loses what he has, on the word
@@ -48,8 +88,11 @@ func (n *node) doubtful(from int, d digest) bool {
 	case proved:
 		return true
 	case wrong && !hearsay && len(n.looks) == 0: // as we would find out when all is here; with looks it may be what these are for
-		n.man.Audit(n.Layout.Pieces(n.objectOf(d.Piece)))
+		n.audits(n.Layout.Pieces(n.objectOf(d.Piece)))
 		return false
+	case n.Members[n.Self].NoAccess && !hearsay && n.man.Firsthand(d.Piece):
+		n.rival(d)
+		return true
 	case n.Members[n.Self].NoAccess || hearsay && !n.man.Firsthand(d.Piece):
 		return false
 	case hearsay:
@@ -89,6 +132,7 @@ func (n *node) enter(from int, d digest) {
 	change := n.man.Add(from, d.Piece, d.Entry)
 	if change != exchange.Nothing {
 		delete(n.proved, n.objectOf(d.Piece))
+		n.confirm(d.Piece, d.Sum)
 	}
 	switch change {
 	case exchange.News:
@@ -164,6 +208,9 @@ func (n *node) block(ev evBlock) {
 	e, _ := n.man.Entry(ev.piece)
 	shaken := n.shaken[ev.piece]
 	delete(n.shaken, ev.piece)
+	if ev.outcome.sum != e.Sum && !shaken && n.prefer(ev.piece, ev.outcome.sum) {
+		e, _ = n.man.Entry(ev.piece)
+	}
 	if ev.outcome.sum != e.Sum {
 		n.Counters.Spoiled.Add(int64(n.pieceSize(ev.piece)))
 	}
@@ -172,11 +219,11 @@ func (n *node) block(ev evBlock) {
 		n.got(ev.piece, ev.outcome.sum, n.Members[most(ev.outcome.from)].Name)
 	case shaken: // of an old digest: no one's fault
 		n.sendCancels(n.ex.Spoiled(ev.piece))
-	case len(givers) == 1 && n.man.Sure(ev.piece) && (givers[0] == e.Reader || n.Members[n.Self].NoAccess): // it sends other bytes than it says itself, or nobody else can be asked
+	case len(givers) == 1 && n.man.Sure(ev.piece) && len(n.rivals[ev.piece]) == 0 && givers[0] == e.Reader: // it sends other bytes than it says itself
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
-	case len(givers) == 1 && !n.Members[n.Self].NoAccess: // it lies, or who said that this is the digest: the store knows
-		n.suspect(ev.piece, suspect{givers[0], ev.outcome.sum})
+	case len(givers) == 1 && (!n.Members[n.Self].NoAccess || n.man.Firsthand(ev.piece)): // it lies, or who said that this is the digest: the store knows, or another reader
+		n.suspect(ev.piece, suspect{givers[0], ev.outcome.sum, n.now})
 	default: // nobody knows who of several: next time it comes from one
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.fault(n.nameAll(givers), fmt.Sprintf("one of them sent wrong bytes for piece %d", ev.piece))
@@ -185,15 +232,43 @@ func (n *node) block(ev evBlock) {
 
 // suspect is who has sent a piece that does not have the digest that it should, and which one it has.
 type suspect struct {
-	rank int
-	sum  uint64
+	rank  int
+	sum   uint64
+	since time.Time
 }
 
-// suspect takes a piece out of the exchange, and has it read from the store.
+// heardWithin is how long one that may not read the store waits for another reader's word of a piece that came otherwise than it was told: who has
+// the piece has heard that already, and so should we.
+const heardWithin = 2 * time.Second
+
+// suspect takes a piece out of the exchange, and has it read from the store, if we may.
 func (n *node) suspect(p int, s suspect) {
 	n.sendCancels(n.ex.Abandon(p))
-	if n.ex.Reserve(p) { // else it is being read
-		n.wrong, n.suspects[p] = append(n.wrong, p), s
+	if !n.ex.Reserve(p) { // it is being read
+		return
+	}
+	n.suspects[p] = s
+	if !n.Members[n.Self].NoAccess {
+		n.wrong = append(n.wrong, p)
+	}
+}
+
+// confirm ends a suspicion where a reader says what came, if we may not read the store: the piece is asked for again.
+func (n *node) confirm(p int, sum uint64) {
+	if s, ok := n.suspects[p]; ok && s.sum == sum && n.Members[n.Self].NoAccess {
+		delete(n.suspects, p)
+		n.ex.Unreserve(p)
+	}
+}
+
+// convict expels those whose bytes no reader has told us of for long enough, if we may not read the store.
+func (n *node) convict() {
+	for p, s := range n.suspects {
+		if n.Members[n.Self].NoAccess && n.now.Sub(s.since) > heardWithin {
+			delete(n.suspects, p)
+			n.ex.Unreserve(p)
+			n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+		}
 	}
 }
 
