@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +101,29 @@ func TestFinish(t *testing.T) {
 	got = p.Finish(plan)
 	if !near(got[0], 40) || !near(got[1], 60) {
 		t.Errorf("through after %v, want 40 and 60 s", got)
+	}
+}
+
+// What is in use by transfers that never end, and by those of which some destination gets nothing, is not there for others.
+func TestFinishBesideOthers(t *testing.T) {
+	n := star([2]float64{125e6, 125e6}, [2]float64{125e6, 125e6}, [2]float64{125e6, 125e6}, [2]float64{125e6, 125e6})
+	a := Transfer{Name: "a", Size: 10e9, Sources: []int{0}, Destinations: []int{2}}
+	b := Transfer{Name: "b", Sources: []int{1}, Destinations: []int{2}}
+	c := Transfer{Name: "c", Size: 1e9, Sources: []int{3}, Destinations: []int{2}}
+	p, plan := planned(t, n, Options{MaxMin: true}, a, b, c)
+	// c has 1 GB at a third of the link; then a has 9 GB left, and two thirds.
+	if got := p.Finish(plan); math.Abs(got[0]-132) > 0.1 || got[1] != 0 || math.Abs(got[2]-24) > 0.1 {
+		t.Errorf("through after %v, want 132, 0 and 24 s", got)
+	}
+	// b's other destination is starved: b is never through, and its flow to h3 ends all the same.
+	n = star([2]float64{125e6, 125e6}, [2]float64{125e6, 125e6}, [2]float64{125e6, 125e6}, [2]float64{125e6, 125e6}, [2]float64{125e6, 125e6})
+	b.Size, b.Destinations = 2e9, []int{2, 4}
+	p, plan = planned(t, n, Options{MaxMin: true}, a, b, c)
+	plan.Flows = slices.DeleteFunc(plan.Flows, func(f Flow) bool { return f.Transfer == 1 })
+	plan.Flows = append(plan.Flows, Flow{Transfer: 1, Hosts: []int{1, 2}, Rate: 125e6 / 3})
+	plan.rates[Pair{1, 2}], plan.Starved = 125e6/3, []Pair{{1, 4}}
+	if got := p.Finish(plan); math.Abs(got[0]-104) > 0.1 || !math.IsInf(got[1], 1) || math.Abs(got[2]-24) > 0.1 {
+		t.Errorf("through after %v, want 104 s, never, and 24 s", got)
 	}
 }
 

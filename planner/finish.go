@@ -9,8 +9,8 @@ import (
 
 // Finish estimates when each transfer of a plan would be through, in seconds from the beginning, by a fluid simulation: each flow
 // moves the largest share of the data that one of its destinations wants of it, at the rate of the plan; what flows that are through
-// leave free goes to the others, max-min fair. By transfer; 0 for one without a size or with nothing to do,
-// infinite for one that has no plan for some destination. Steps: flows × uses, once for each flow that ends.
+// leave free goes to the others, max-min fair. Flows of transfers without a size go on for ever, at their rates. By transfer; 0 for one without a size or with nothing to do,
+// infinite for one of which some destination is starved; those out of reach do not count. Steps: flows × uses, once for each flow that ends.
 func (p *Planner) Finish(plan *Plan) []float64 {
 	finish := make([]float64, len(p.demands))
 	for _, s := range plan.Starved {
@@ -27,9 +27,24 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 	var flows []sim.Flow
 	of := map[sim.Flow]int{}
 	var planned []float64
+	have := slices.Clone(p.net.rate) // beside flows that never end
+	for _, f := range plan.Flows {
+		if p.given[f.Transfer].Size > 0 {
+			continue
+		}
+		row := make([]int32, len(f.Hosts))
+		for i, h := range f.Hosts {
+			row[i] = int32(h)
+		}
+		if q, ok := p.net.pipe(f.Transfer, row); ok {
+			for _, u := range q.use {
+				have[u.capacity] = max(have[u.capacity]-u.times*f.Rate, 0)
+			}
+		}
+	}
 	for _, f := range plan.Flows {
 		size := p.given[f.Transfer].Size
-		if size <= 0 || math.IsInf(finish[f.Transfer], 1) {
+		if size <= 0 {
 			continue
 		}
 		row := make([]int32, len(f.Hosts))
@@ -47,7 +62,7 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 		var way []sim.Link
 		for _, u := range q.use {
 			if link[u.capacity] < 0 {
-				link[u.capacity] = s.AddLink(p.net.rate[u.capacity] * (1 + 1e-9))
+				link[u.capacity] = s.AddLink(have[u.capacity] + 1e-9*p.net.rate[u.capacity])
 			}
 			for range int(u.times) {
 				way = append(way, link[u.capacity])
@@ -73,11 +88,11 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 		i := of[ev.Flow]
 		moving[i] = false
 		s.Stop(ev.Flow)
-		finish[pipes[i].demand] = s.Now()
+		finish[pipes[i].demand] = max(finish[pipes[i].demand], s.Now())
 		if len(pipes) > 3000 {
 			continue // sharing out anew each time would take minutes; the estimate is then on the safe side
 		}
-		left := slices.Clone(p.net.rate)
+		left := slices.Clone(have)
 		var rest []pipe
 		var at []int
 		for k := range pipes {

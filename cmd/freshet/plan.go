@@ -242,9 +242,10 @@ type planMode struct {
 	Bound      *float64 `json:"bound"` // of its plan; nil: nothing is proved
 	MinRate    float64  `json:"min_rate"`
 	Starved    int      `json:"starved"`  // destinations that could be reached and have nothing
-	FinishS    *float64 `json:"finish_s"` // when the last transfer would be through; nil: never
+	FinishS    *float64 `json:"finish_s"` // when the last transfer would be through; nil: no sizes, or never
 	Flows      int      `json:"flows"`
 	PlanningS  float64  `json:"planning_s"`
+	last       float64  // finish_s, infinite if never, 0 without sizes
 }
 
 func finite(x float64) *float64 {
@@ -281,11 +282,7 @@ func (v *planView) document() planDocument {
 		d.Links = append(d.Links, planLink{v.g.Name(v.g.From(c)), v.g.Name(v.g.To(c)), l.Load, l.Rate})
 	}
 	for k, t := range v.transfers {
-		one := planTransfer{Name: t.Name, Size: t.Size, Rate: v.arrives[k]}
-		if v.finish[k] > 0 {
-			one.FinishS = finite(v.finish[k])
-		}
-		d.Transfers = append(d.Transfers, one)
+		d.Transfers = append(d.Transfers, planTransfer{Name: t.Name, Size: t.Size, Rate: v.arrives[k], FinishS: timed(v.finish[k])})
 	}
 	return d
 }
@@ -311,6 +308,28 @@ func (v *planView) picture(title string) []byte {
 }
 
 func rateOf(x float64) string { return unit.Bandwidth(x).String() }
+
+// through is how people read when a transfer is through, in seconds; 0: it has no size, or nothing to do.
+func through(seconds float64) string {
+	const year = 365.25 * 24 * 3600
+	switch {
+	case seconds == 0:
+		return ""
+	case math.IsInf(seconds, 1):
+		return "never"
+	case seconds > 100*year: // a Duration ends at 292
+		return "over 100 years"
+	}
+	return time.Duration(seconds * 1e9).Round(100 * time.Millisecond).String()
+}
+
+// timed is when a transfer is through for programs: nil if it has no size, or never is.
+func timed(seconds float64) *float64 {
+	if seconds == 0 {
+		return nil
+	}
+	return finite(seconds)
+}
 
 // most is how many lines of a kind people get.
 const most = 100
@@ -358,17 +377,11 @@ func (v *planView) flows(w io.Writer) {
 			fmt.Fprintf(t, "and %d more\n", len(v.transfers)-k)
 			break
 		}
-		size, finish := "", ""
+		size := ""
 		if tr.Size > 0 {
 			size = unit.Bytes(tr.Size).String()
 		}
-		switch f := v.finish[k]; {
-		case math.IsInf(f, 1):
-			finish = "never"
-		case f > 0:
-			finish = time.Duration(f * 1e9).Round(100 * time.Millisecond).String()
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", tr.Name, size, rateOf(v.arrives[k]), finish, v.flowing[k])
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\n", tr.Name, size, rateOf(v.arrives[k]), through(v.finish[k]), v.flowing[k])
 	}
 	fmt.Fprintf(t, "\nTRANSFER\tRATE\tFLOW\n")
 	for i, f := range plan.Flows {
@@ -484,7 +497,7 @@ func (v *planView) compare() (modes []planMode, err error) {
 			last = max(last, f)
 		}
 		modes = append(modes, planMode{Mode: mode, Throughput: plan.Throughput, Bound: finite(plan.Bound), MinRate: plan.MinRate,
-			Starved: len(plan.Starved), FinishS: finite(last), Flows: len(plan.Flows), PlanningS: took.Seconds()})
+			Starved: len(plan.Starved), FinishS: timed(last), Flows: len(plan.Flows), PlanningS: took.Seconds(), last: last})
 	}
 	return modes, nil
 }
@@ -498,14 +511,11 @@ func printModes(w io.Writer, modes []planMode) error {
 			fmt.Fprintf(t, "%s\t%s\t\t\t\t\t\t\t\n", m.Mode, m.Unfit)
 			continue
 		}
-		finish, of := "never", ""
-		if m.FinishS != nil {
-			finish = time.Duration(*m.FinishS * 1e9).Round(100 * time.Millisecond).String()
-		}
+		of := ""
 		if m.Bound != nil && *m.Bound > 0 {
 			of = fmt.Sprintf("%.1f %%", 100*m.Throughput / *m.Bound)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%.3f s\t\n", m.Mode, rateOf(m.Throughput), of, rateOf(m.MinRate), m.Starved, finish, m.Flows, m.PlanningS)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%.3f s\t\n", m.Mode, rateOf(m.Throughput), of, rateOf(m.MinRate), m.Starved, through(m.last), m.Flows, m.PlanningS)
 	}
 	return t.Flush()
 }
