@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -208,5 +209,153 @@ func TestBestIsBest(t *testing.T) {
 		if math.Abs(worth(walks)-spanning) > 1e-9 {
 			t.Fatalf("seed %d: %v serve all and are worth %v, the best is %v", seed, walks, worth(walks), spanning)
 		}
+	}
+}
+
+// reference is what best says the profit is, by putting each number of walks with each, child after child.
+func reference(net *Network, price []float64, t *subtree, value []float64) (profit float64) {
+	type band struct {
+		worth         map[int]float64
+		through, lend float64
+	}
+	bands := make([]band, len(t.place))
+	for i := len(t.place) - 1; i >= 0; i-- {
+		up, down := 0.0, 0.0
+		if c := t.up[i]; c >= 0 {
+			up, down = price[net.capacity[c]], price[net.capacity[c^1]]
+		}
+		b := band{worth: map[int]float64{0: 0}, through: math.Inf(-1), lend: math.Inf(-1)}
+		switch {
+		case t.kind[i] == dest:
+			b.worth[-1], b.through = value[i]-down, value[i]-down-up
+		case t.kind[i] == source:
+			for n := range int(t.all[i]) + 1 {
+				b.worth[n] = -up * float64(n)
+			}
+		default:
+			acc := [tokens]map[int]float64{{0: 0}, {}, {}}
+			for _, ch := range t.children[i] {
+				next := [tokens]map[int]float64{{}, {}, {}}
+				put := func(token, n int, v float64) {
+					if had, ok := next[token][n]; n <= int(t.all[i]) && (!ok || v > had) && !math.IsInf(v, -1) {
+						next[token][n] = v
+					}
+				}
+				for k := range tokens {
+					for n, v := range acc[k] {
+						for d, w := range bands[ch].worth {
+							if d > 0 {
+								put(fed, n+d, v+w)
+							} else {
+								put(k, n+d, v+w)
+							}
+						}
+						put(max(k, needy), n, v+bands[ch].through)
+						put(fed, n, v+bands[ch].lend)
+					}
+				}
+				acc = next
+			}
+			at := func(token, n int) float64 {
+				if v, ok := acc[token][n]; ok {
+					return v
+				}
+				return math.Inf(-1)
+			}
+			for n := -int(t.below[i]); n <= int(t.all[i]); n++ {
+				v := max(at(fed, n), at(quiet, n))
+				if n < 0 {
+					v = max(v, at(needy, n)) + float64(n)*down
+				} else {
+					v -= float64(n) * up
+				}
+				if b.worth[n] = v; math.IsInf(v, -1) {
+					delete(b.worth, n)
+				}
+			}
+			b.through, b.lend = at(needy, 0)-up-down, at(fed, 0)-up-down
+			if t.up[i] == -1 {
+				profit += b.worth[0]
+			}
+		}
+		bands[i] = b
+	}
+	return profit
+}
+
+// With many leaves below a switch and many switches nothing is better than best either.
+func TestBestOfMany(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 41))
+		ns, nd := 1+rng.IntN(4), 5+rng.IntN(40)
+		n := testTree(rng, 1+rng.IntN(8), ns+nd+rng.IntN(5), false)
+		s, d := n.draw(rng, ns, nd)
+		price := make([]float64, len(n.rate))
+		for i := range price {
+			if rng.IntN(3) > 0 {
+				price[i] = rng.Float64() * float64(rng.IntN(4)) / 4
+			}
+		}
+		sub := n.subtree(s, d)
+		values := make([]float64, len(sub.place))
+		for i := range values {
+			values[i] = float64(rng.IntN(3)) + rng.Float64()*float64(seed%2)
+		}
+		walks, profit := (&pricer{net: n, price: price}).best(sub, values)
+		got := 0.0
+		seen := map[int32]bool{}
+		for _, w := range walks {
+			q, ok := n.pipe(0, w)
+			if !ok || !slices.Contains(s, w[0]) {
+				t.Fatalf("seed %d: %v is no pipeline", seed, w)
+			}
+			for _, h := range w[1:] {
+				if seen[h] {
+					t.Fatalf("seed %d: %d is served twice", seed, h)
+				}
+				seen[h] = true
+				got += values[slices.IndexFunc(sub.place, func(p int32) bool { return p == h })]
+			}
+			for _, u := range q.use {
+				got -= u.times * price[u.capacity]
+			}
+		}
+		if want := reference(n, price, sub, values); math.Abs(profit-want) > 1e-9 || math.Abs(got-want) > 1e-9 {
+			t.Fatalf("seed %d: said %v, pipelines are worth %v, the best are worth %v", seed, profit, got, want)
+		}
+	}
+}
+
+// What pricing needs grows with the number of destinations, not with its square.
+func TestBestOfVeryMany(t *testing.T) {
+	const dests = 4000
+	rates := make([][2]float64, dests+1)
+	for i := range rates {
+		rates[i] = [2]float64{100, 100}
+	}
+	n := star(rates...)
+	hosts := make([]int32, dests)
+	for i := range hosts {
+		hosts[i] = int32(i + 1)
+	}
+	sub := n.subtree([]int32{0}, hosts)
+	values := make([]float64, len(sub.place))
+	for i := range values {
+		values[i] = 1
+	}
+	price := make([]float64, len(n.rate))
+	for i := range price {
+		price[i] = 0.25
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	walks, profit := (&pricer{net: n, price: price}).best(sub, values)
+	runtime.ReadMemStats(&after)
+	// One pipeline: the source's link up, all links down, and all up but the last.
+	if want := dests * 0.5; len(walks) != 1 || len(walks[0]) != dests+1 || math.Abs(profit-want) > 1e-6 {
+		t.Errorf("%d pipelines worth %v, want one worth %v", len(walks), profit, want)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 50<<20 {
+		t.Errorf("it took %d MB of memory for %d destinations", got>>20, dests)
 	}
 }

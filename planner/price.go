@@ -1,6 +1,10 @@
 package planner
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // dear is the price of a capacity that carries nothing: no walk that is worth anything pays it.
 const dear = 1e12
@@ -14,6 +18,7 @@ type pricer struct {
 	numbers []float64
 	chosen  []choice
 	bands   []band
+	sums    [2][tokens][]float64 // see sum
 
 	tolls              tolls // elsewhere than in trees: see legs
 	last, least, total []float64
@@ -25,8 +30,11 @@ type band struct {
 	worth   []float64 // by n - lo: n walks go out, -n come in
 	through float64
 	lend    float64
-	steps   []step // by child
+	steps   []step
 	begin   []int8 // by n - lo: the token with which the children's sum begins
+
+	leaves       []int32 // children that are destinations
+	ends, passes crowd   // of those
 }
 
 // Tokens say whether a switch's children have what their walks need: whoever lets a walk through needs the
@@ -39,8 +47,9 @@ const (
 )
 
 // step is the sum over some children: for each token and number of walks what the last
-// child has, and the token before it.
+// child has, or how many of the leaves end a walk, and the token before it.
 type step struct {
+	child  int32 // -1: all leaves
 	lo, hi int32
 	chosen []choice
 }
@@ -52,20 +61,20 @@ func chosen(have crossing, token int) choice { return choice(have)<<2 | choice(t
 func (c choice) have() crossing              { return crossing(c >> 2) }
 func (c choice) token() int8                 { return int8(c & 3) }
 
-func (p *pricer) floats(n int32) []float64 {
-	k := int32(len(p.numbers))
-	if int(k+n) > cap(p.numbers) {
-		p.numbers = make([]float64, 0, 2*cap(p.numbers)+int(n)+1024)
+func (p *pricer) floats(n int) []float64 {
+	k := len(p.numbers)
+	if k+n > cap(p.numbers) {
+		p.numbers = make([]float64, 0, 2*cap(p.numbers)+n+1024)
 		k = 0
 	}
 	p.numbers = p.numbers[:k+n]
 	return p.numbers[k : k+n : k+n]
 }
 
-func (p *pricer) choices(n int32) []choice {
-	k := int32(len(p.chosen))
-	if int(k+n) > cap(p.chosen) {
-		p.chosen = make([]choice, 0, 2*cap(p.chosen)+int(n)+1024)
+func (p *pricer) choices(n int) []choice {
+	k := len(p.chosen)
+	if k+n > cap(p.chosen) {
+		p.chosen = make([]choice, 0, 2*cap(p.chosen)+n+1024)
 		k = 0
 	}
 	p.chosen = p.chosen[:k+n]
@@ -78,8 +87,8 @@ func (p *pricer) choices(n int32) []choice {
 //
 // One pass from the leaves up keeps for each subtree what it is worth for each number of walks
 // that leave or enter it. The number of walks in a switch's sum is never cut off at what its own link could use: a
-// first child's surplus serves the next. O(children × destinations²) at most, far
-// less for destinations that are leaves.
+// first child's surplus serves the next. O(destinations × log) for each switch below a switch and for all leaves below one together; only where
+// several subtrees with sources below one switch are odd (see smooth), O(destinations²) for each.
 func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit float64) {
 	p.numbers, p.chosen = p.numbers[:0], p.chosen[:0]
 	if cap(p.bands) < len(t.place) {
@@ -118,7 +127,7 @@ func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit floa
 				}
 				return sum[token][n-lo]
 			}
-			b.worth = p.floats(b.hi - b.lo + 1)
+			b.worth = p.floats(int(b.hi - b.lo + 1))
 			if cap(b.begin) < int(b.hi-b.lo+1) {
 				b.begin = make([]int8, b.hi-b.lo+1)
 			}
@@ -166,7 +175,11 @@ func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit floa
 		for k := len(b.steps) - 1; k >= 0; k-- {
 			s := &b.steps[k]
 			ch := s.chosen[int32(token)*(s.hi-s.lo+1)+n-s.lo]
-			have[t.children[i][k]] = ch.have()
+			if s.child < 0 {
+				b.settle(p, have, -int(ch.have()), token != quiet && len(b.passes.worth) > 0)
+			} else {
+				have[s.child] = ch.have()
+			}
 			if ch.have() != through && ch.have() != lends {
 				n -= int32(ch.have())
 			}
@@ -176,76 +189,219 @@ func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit floa
 	return t.tie(have), profit
 }
 
-// sum is what the children of i are worth together, by token and by how many more walks they let
-// out than in, from lo to hi.
-func (p *pricer) sum(t *subtree, i int32) (acc [tokens][]float64, lo, hi int32) {
-	for k := range acc {
-		acc[k] = p.floats(1)
-		acc[k][0] = math.Inf(-1)
+// settle says what the leaves have of which so many end a walk.
+func (b *band) settle(p *pricer, have []crossing, ending int, pass bool) {
+	order := b.ends.order
+	if pass {
+		order = b.passes.order
 	}
+	for k, leaf := range order {
+		switch {
+		case k < ending:
+			have[leaf] = -1
+		case pass && p.bands[leaf].through > 0:
+			have[leaf] = through
+		}
+	}
+}
+
+// sum is what the children of i are worth together, by token and by how many more walks they let
+// out than in, from lo to hi. It is there until the next sum.
+//
+// Those that let most out come first. Destinations right below the switch come last, all at once: so many of them end a walk, and
+// of the others those pass one on to which that is worth something; whom a walk gains most by ends it.
+func (p *pricer) sum(t *subtree, i int32) (acc [tokens][]float64, lo, hi int32) {
+	which := 0
+	rows := func(width int32) [tokens][]float64 {
+		which ^= 1
+		for k := range tokens {
+			row := slices.Grow(p.sums[which][k][:0], int(width))[:width]
+			for n := range row {
+				row[n] = math.Inf(-1)
+			}
+			p.sums[which][k] = row
+		}
+		return p.sums[which]
+	}
+	acc = rows(1)
 	acc[quiet][0] = 0
 	b := &p.bands[i]
-	for _, ch := range t.children[i] {
-		c := &p.bands[ch]
-		most := hi + c.hi
-		if t.kind[ch] == source {
-			most = hi + t.all[i]
-		}
-		nlo, nhi := lo+c.lo, min(most, t.all[i])
+	next := func(child, down, up int32) (put func(token int, n int32, v float64, have crossing, from int)) {
+		nlo, nhi := lo-down, min(hi+up, t.all[i])
 		width := nhi - nlo + 1
-		s := step{nlo, nhi, p.choices(tokens * width)}
-		var next [tokens][]float64
-		for k := range next {
-			next[k] = p.floats(width)
-			for m := range next[k] {
-				next[k][m] = math.Inf(-1)
-			}
-		}
-		put := func(token int, n int32, v float64, have crossing, from int) {
-			if at := n - nlo; n <= nhi && v > next[token][at] {
-				next[token][at] = v
+		s := step{child, nlo, nhi, p.choices(tokens * int(width))}
+		sums := rows(width)
+		b.steps = append(b.steps, s)
+		acc, lo, hi = sums, nlo, nhi
+		return func(token int, n int32, v float64, have crossing, from int) {
+			if at := n - nlo; n <= nhi && v > sums[token][at] {
+				sums[token][at] = v
 				s.chosen[int32(token)*width+at] = chosen(have, from)
 			}
 		}
-		if t.kind[ch] == source {
-			up := c.through
-			run, from, count := math.Inf(-1), 0, crossing(0)
-			for n := nlo; n <= nhi; n++ {
-				// run: the best with some walks out of this source that come to n-1, before one more.
-				for k := range tokens {
-					if n <= hi {
-						put(k, n, acc[k][n-lo], 0, k)
-					}
-					if n-1 >= lo && n-1 <= hi && acc[k][n-1-lo] > run {
-						run, from, count = acc[k][n-1-lo], k, 0
-					}
-				}
-				run -= up
-				count++
-				put(fed, n, run, count, from)
-			}
-		} else {
-			for k := range tokens {
-				needs := max(k, needy)
+	}
+	for turn := range 3 { // those with sources below, those without, sources
+		for _, ch := range t.children[i] {
+			c := &p.bands[ch]
+			before, blo, bhi := acc, lo, hi
+			switch {
+			case t.kind[ch] == dest:
+			case t.kind[ch] == source && turn == 2:
+				put := next(ch, 0, t.all[i])
+				up := c.through
+				run, from, count := math.Inf(-1), 0, crossing(0)
 				for n := lo; n <= hi; n++ {
-					v := acc[k][n-lo]
-					if math.IsInf(v, -1) {
-						continue
-					}
-					for d := c.lo; d <= c.hi; d++ {
-						token := k
-						if d > 0 {
-							token = fed
+					// run: the best with some walks out of this source that come to n-1, before one more.
+					for k := range tokens {
+						if n <= bhi {
+							put(k, n, before[k][n-blo], 0, k)
 						}
-						put(token, n+d, v+c.worth[d-c.lo], crossing(d), k)
+						if n-1 >= blo && n-1 <= bhi && before[k][n-1-blo] > run {
+							run, from, count = before[k][n-1-blo], k, 0
+						}
 					}
-					put(needs, n, v+c.through, through, k)
-					put(fed, n, v+c.lend, lends, k)
+					run -= up
+					count++
+					put(fed, n, run, count, from)
+				}
+			case t.kind[ch] != source && t.fed[ch] == (turn == 0) && turn < 2:
+				put := next(ch, -c.lo, c.hi)
+				in, out := c.worth[:1-c.lo], c.worth[1-c.lo:]
+				smoothIn, smoothOut := turn == 1 || smooth(in), smooth(out)
+				for k := range tokens {
+					span(before[k], blo, in, c.lo, smoothIn, func(n int32, v float64, d int32) { put(k, n, v, crossing(d), k) })
+					span(before[k], blo, out, 1, smoothOut, func(n int32, v float64, d int32) { put(fed, n, v, crossing(d), k) })
+					for n := blo; n <= bhi; n++ {
+						put(max(k, needy), n, before[k][n-blo]+c.through, through, k)
+						put(fed, n, before[k][n-blo]+c.lend, lends, k)
+					}
 				}
 			}
 		}
-		b.steps = append(b.steps, s)
-		acc, lo, hi = next, nlo, nhi
+	}
+	if p.gather(t, i); len(b.leaves) > 0 {
+		before, blo := acc, lo
+		put := next(-1, int32(len(b.leaves)), 0)
+		ends, passes := b.ends.worth, b.passes.worth
+		for k := range tokens {
+			take := func(token int, worth []float64) {
+				span(before[k], blo, worth, -int32(len(b.leaves)), true, func(n int32, v float64, d int32) { put(token, n, v, crossing(d), k) })
+			}
+			if k == quiet || len(passes) == 0 {
+				take(k, ends)
+			}
+			if len(passes) > 0 {
+				take(max(k, needy), passes)
+			}
+		}
 	}
 	return acc, lo, hi
+}
+
+// crowd is what destinations right below a switch are worth together, in one of two ways: all that do not end a walk have none, or pass one
+// on to which that is worth something.
+type crowd struct {
+	order []int32   // of the leaves: those come first that gain most by ending a walk
+	worth []float64 // if none of them, up to all of them end one: all first, none last; empty: there is nothing worth passing on to
+}
+
+// gather makes what the destinations right below i are worth together.
+func (p *pricer) gather(t *subtree, i int32) {
+	b := &p.bands[i]
+	b.leaves = b.leaves[:0]
+	pays := false
+	for _, ch := range t.children[i] {
+		if t.kind[ch] == dest {
+			b.leaves = append(b.leaves, ch)
+			pays = pays || p.bands[ch].through > 0
+		}
+	}
+	b.ends.rank(p, b.leaves, false)
+	if b.passes.worth = b.passes.worth[:0]; pays {
+		b.passes.rank(p, b.leaves, true)
+	}
+}
+
+func (c *crowd) rank(p *pricer, leaves []int32, pass bool) {
+	other := func(leaf int32) float64 {
+		if pass {
+			return max(p.bands[leaf].through, 0)
+		}
+		return 0
+	}
+	gain := func(leaf int32) float64 { return p.bands[leaf].worth[0] - other(leaf) }
+	c.order = append(c.order[:0], leaves...)
+	slices.SortStableFunc(c.order, func(a, b int32) int { return cmp.Compare(gain(b), gain(a)) })
+	n := len(leaves)
+	c.worth = slices.Grow(c.worth[:0], n+1)[:n+1]
+	sum := 0.0
+	for _, leaf := range leaves {
+		sum += other(leaf)
+	}
+	c.worth[n] = sum
+	for k, leaf := range c.order {
+		sum += gain(leaf)
+		c.worth[n-1-k] = sum
+	}
+}
+
+// smooth says whether each number is no more above the one before than that is above the one before it, but for rounding.
+func smooth(worth []float64) bool {
+	size := 0.0
+	for _, v := range worth {
+		size = max(size, math.Abs(v))
+	}
+	rise := math.Inf(1)
+	for k := 1; k < len(worth); k++ {
+		d := worth[k] - worth[k-1]
+		if !(d <= rise+1e-15*size) || math.IsInf(size, 1) {
+			return false
+		}
+		rise = min(rise, d)
+	}
+	return true
+}
+
+// span puts for each sum n of a number of before, which begins at lo, and one of worth, which begins at first, what they are worth together at most,
+// and the number d of worth. If worth is smooth the larger n is the larger is the number of before that is best (Monge), so that
+// halves are looked through by halves: O((before + worth) × log). Else each is put with each.
+func span(before []float64, lo int32, worth []float64, first int32, smooth bool, put func(n int32, v float64, d int32)) {
+	for len(before) > 0 && math.IsInf(before[0], -1) {
+		before, lo = before[1:], lo+1
+	}
+	for len(before) > 0 && math.IsInf(before[len(before)-1], -1) {
+		before = before[:len(before)-1]
+	}
+	if len(before) == 0 || len(worth) == 0 {
+		return
+	}
+	if !smooth || len(before) == 1 || len(worth) <= 2 {
+		for n, v := range before {
+			for d, w := range worth {
+				put(lo+first+int32(n+d), v+w, first+int32(d))
+			}
+		}
+		return
+	}
+	var halve func(from, to, least, most int) // sums, and between which of before the best is
+	halve = func(from, to, least, most int) {
+		for from < to {
+			mid := (from + to) / 2
+			best, at := math.Inf(-1), -1
+			for j := max(least, mid-len(worth)+1); j <= min(most, mid, len(before)-1); j++ {
+				if v := before[j] + worth[mid-j]; v > best {
+					best, at = v, j
+				}
+			}
+			if at < 0 { // there is a hole
+				halve(from, mid, least, most)
+				from = mid + 1
+				continue
+			}
+			put(lo+first+int32(mid), best, first+int32(mid-at))
+			halve(from, mid, least, at)
+			from, least = mid+1, at
+		}
+	}
+	halve(0, len(before)+len(worth)-1, 0, len(before)-1)
 }
