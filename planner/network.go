@@ -16,7 +16,8 @@ type Network struct {
 	names    []string
 	ends     [][2]int32
 	capacity []int32   // by channel
-	rate     []float64 // by capacity: bytes per second
+	rate     []float64 // by capacity: bytes per second that can be used; see usable
+	said     []float64 // and those that it is said to have
 	out      [][]int32 // by place: channels that leave it
 
 	route func(path []int32, from, to int32) ([]int32, bool) // in a tree there is only one
@@ -58,6 +59,8 @@ func NewNetwork(hosts int, names []string, links []Link, route func(path []int32
 		n.out[l.A] = append(n.out[l.A], int32(2*i))
 		n.out[l.B] = append(n.out[l.B], int32(2*i+1))
 	}
+	n.said = slices.Clone(n.rate)
+	n.usable()
 	n.plant()
 	return n
 }

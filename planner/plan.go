@@ -98,7 +98,7 @@ func (p *Planner) result(pipes []pipe, rates []float64) *Plan {
 	slices.SortStableFunc(plan.Flows, func(a, b Flow) int { return a.Transfer - b.Transfer })
 	for c, l := range load {
 		if l > 0 {
-			plan.Links = append(plan.Links, Load{c, l, p.net.of(int32(c))})
+			plan.Links = append(plan.Links, Load{c, l, p.net.said[p.net.capacity[c]]})
 		}
 	}
 	for k := range p.demands {

@@ -146,7 +146,8 @@ func (p *Planner) SetRate(channel int, rate float64) error {
 	}
 	c := p.net.capacity[channel]
 	opens := (p.net.rate[c] == 0) != (rate == 0)
-	p.net.rate[c] = rate
+	p.net.said[c] = rate
+	p.net.usable()
 	p.first = p.first[:0]
 	if opens {
 		p.lost = nil
