@@ -10,7 +10,8 @@ import (
 // Finish estimates when each transfer of a plan would be through, in seconds from the beginning, by a fluid simulation: each flow
 // moves the largest share of the data that one of its destinations wants of it, at the rate of the plan; what flows that are through
 // leave free goes to the others, max-min fair. Flows of transfers without a size go on for ever, at their rates. By transfer; 0 for one without a size or with nothing to do,
-// infinite for one of which some destination is starved; those out of reach do not count. Steps: flows × uses, once for each flow that ends.
+// infinite for one of which some destination is starved; those out of reach do not count. What is free is shared out anew when a hundredth of those that still
+// move have ended; so steps are flows × uses a hundred times.
 func (p *Planner) Finish(plan *Plan) []float64 {
 	finish := make([]float64, len(p.demands))
 	for _, s := range plan.Starved {
@@ -77,6 +78,7 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 	for i := range moving {
 		moving[i] = true
 	}
+	going, ended := len(pipes), 0 // since it was shared out
 	for {
 		ev, ok := s.Next()
 		if !ok {
@@ -90,8 +92,12 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 		s.Stop(ev.Flow)
 		finish[pipes[i].demand] = max(finish[pipes[i].demand], s.Now())
 		if len(pipes) > 3000 {
-			continue // sharing out anew each time would take minutes; the estimate is then on the safe side
+			continue // sharing out anew would take minutes; the estimate is then on the safe side
 		}
+		if going, ended = going-1, ended+1; 100*ended < going {
+			continue
+		}
+		ended = 0
 		left := slices.Clone(have)
 		var rest []pipe
 		var at []int

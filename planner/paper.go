@@ -361,7 +361,7 @@ func (n *Network) grow(demands []demand) (pipes []pipe) {
 }
 
 // climb is the paper's re-planning (5.3), by whatever plans one transfer on what the others leave (again): a plan that makes the whole better
-// is kept, until no transfer's does. Two things save time and change nothing: a plan in which no pipeline is worth more than the present prices of what
+// is kept, until no transfer's does, or somebody has enough. Two things save time and change nothing: a plan in which no pipeline is worth more than the present prices of what
 // it uses cannot help, and the linear program goes on from where it was.
 func (n *Network) climb(demands []demand, pipes []pipe, solver *lp.Simplex, again func(k int, have []float64) []pipe) ([]pipe, error) {
 	var m *market
@@ -382,7 +382,7 @@ func (n *Network) climb(demands []demand, pipes []pipe, solver *lp.Simplex, agai
 	if err := begin(); err != nil {
 		return nil, err
 	}
-	for idle, k := 0, 0; idle < len(demands); k = (k + 1) % len(demands) {
+	for idle, k := 0, 0; idle < len(demands) && !(n.enough != nil && n.enough()); k = (k + 1) % len(demands) {
 		idle++
 		if len(m.prog.Cost) > 4*len(pipes)+1000 { // columns that nobody wants any more slow it down
 			if err := begin(); err != nil {

@@ -534,17 +534,28 @@ func (p *Planner) allot(pipes []pipe) ([]float64, error) {
 	return rates, err
 }
 
-// shares gives pipelines what the program gives them of what capacities have, one class after the other.
+// patience is how often shares asks whether somebody has enough before it listens, once in 64 exchanges: programs that take
+// less than a second come to their end.
+const patience = 30
+
+// shares gives pipelines what the program gives them of what capacities have, one class after the other. When somebody has enough in the middle of it,
+// what is left over is shared out fairly; or all is, if that is more.
 func (p *Planner) shares(pipes []pipe, have []float64) ([]float64, error) {
 	rates := make([]float64, len(pipes))
+	asked := 0
+	enough := func() bool {
+		asked++
+		return asked > patience && p.enough()
+	}
 	for _, class := range p.classes() {
-		m := p.net.market(have, &lp.Simplex{Seed: 3})
+		m := p.net.market(have, &lp.Simplex{Seed: 3, Enough: enough})
+		var of []pipe
 		var columns []int32
 		var at []int
 		for i := range pipes {
 			if d := &p.demands[pipes[i].demand]; d.priority == class {
 				columns = append(columns, m.add(d.weight*float64(pipes[i].served()), pipes[i].use))
-				at = append(at, i)
+				of, at = append(of, pipes[i]), append(at, i)
 			}
 		}
 		if len(columns) == 0 {
@@ -553,15 +564,43 @@ func (p *Planner) shares(pipes []pipe, have []float64) ([]float64, error) {
 		if _, _, err := m.solve(); err != nil {
 			return nil, err
 		}
+		got := make([]float64, len(columns))
 		for i, c := range columns {
-			r := m.rate(c)
+			got[i] = m.rate(c)
+		}
+		if m.sol.Early {
+			got = p.finished(of, got, have)
+		}
+		for i, r := range got {
 			rates[at[i]] = r
-			for _, u := range pipes[at[i]].use {
+			for _, u := range of[i].use {
 				have[u.capacity] = max(have[u.capacity]-r*u.times, 0)
 			}
 		}
 	}
 	return rates, nil
+}
+
+// finished are rates with a fair share of what they leave over, or fair shares of all, whichever is worth more.
+func (p *Planner) finished(pipes []pipe, rates, have []float64) []float64 {
+	worth := func(rates []float64) (sum float64) {
+		for i := range pipes {
+			sum += p.weight(&pipes[i]) * float64(pipes[i].served()) * rates[i]
+		}
+		return sum
+	}
+	left := slices.Clone(have)
+	for c, l := range p.net.load(pipes, rates) {
+		left[c] = max(left[c]-l, 0)
+	}
+	more := p.net.fill(pipes, p.weight, left)
+	for i := range more {
+		more[i] += rates[i]
+	}
+	if fair := p.net.fill(pipes, p.weight, slices.Clone(have)); worth(fair) > worth(more) {
+		return fair
+	}
+	return more
 }
 
 // lay are the pipelines of a mode that gives each destination one.
@@ -580,7 +619,7 @@ func (p *Planner) lay(mode string) ([]pipe, error) {
 	case Pipeline:
 		pipes = p.net.grow(p.demands)
 	case Paper:
-		pipes, err = p.net.climb(p.demands, p.net.grow(p.demands), &lp.Simplex{Seed: 4}, func(k int, have []float64) (fresh []pipe) {
+		pipes, err = p.net.climb(p.demands, p.net.grow(p.demands), &lp.Simplex{Seed: 4, Enough: p.net.enough}, func(k int, have []float64) (fresh []pipe) {
 			for _, w := range p.net.grown(&p.demands[k], have) {
 				fresh = append(fresh, p.net.split(k, w)...)
 			}

@@ -54,7 +54,7 @@ func (p *Planner) single() ([]pipe, error) {
 	for i := range p.first { // who has nothing in the optimum
 		take(p.first[i].demand, p.first[i].hosts)
 	}
-	return p.net.climb(p.demands, pipes, &lp.Simplex{Seed: 5}, p.spare)
+	return p.net.climb(p.demands, pipes, &lp.Simplex{Seed: 5, Enough: p.net.enough}, p.spare)
 }
 
 // spare are pipelines for all of a transfer's destinations over what others leave. Of sets for different thresholds, below which a link
@@ -95,7 +95,7 @@ func (p *Planner) spare(k int, have []float64) (best []pipe) {
 	slices.Sort(widths)
 	price := make([]float64, len(p.net.rate))
 	top := 0.0
-	for step := 1; step <= 9; step++ {
+	for step := 1; step <= 9 && !p.enough(); step++ {
 		t := widths[(len(widths)-1)*step/10]
 		for c, h := range have {
 			switch {

@@ -2,9 +2,21 @@ package planner
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/freshet/freshet/topo"
 )
+
+// allocated is how many bytes f takes in all.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
 
 // A link that is as wide as a file may say leaves a plan as good as any that is wide enough.
 func TestUnlimitedLinks(t *testing.T) {
@@ -45,6 +57,79 @@ func TestUnlimitedLinks(t *testing.T) {
 			if again := finished(t, p); again.Throughput >= plan.Throughput {
 				t.Errorf("with a thin trunk %v, before %v", again.Throughput, plan.Throughput)
 			}
+		}
+	}
+}
+
+// Who has enough is heard in all modes, and gets a plan that can be carried out.
+func TestEnoughInAllModes(t *testing.T) {
+	n, ts := problem(t, topo.Shape{Kind: "intrigger", Hosts: 200, Seed: 5}, 40, 3, 40)
+	for _, mode := range Modes {
+		asked := 0
+		p, err := New(n, Options{Mode: mode, Enough: func() bool { asked++; return true }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tr := range ts {
+			if _, err := p.Add(tr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			if _, err := p.Step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		plan, err := p.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sound(t, p, plan)
+		fair := n.brought(p.first, p.fair(p.first, slices.Clone(n.rate), p.weight))
+		if asked == 0 && (mode == Paper || mode == Single) || !(plan.Throughput > 0) || plan.Throughput > p.First().Bound*(1+1e-6) {
+			t.Errorf("%s: asked %d times; throughput %v, at fair rates %v", mode, asked, plan.Throughput, fair)
+		}
+		if mode == Paper {
+			climbed, err := p.lay(Paper)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := n.brought(p.first, p.finished(p.first, make([]float64, len(p.first)), n.rate)); got < fair*(1-1e-6) {
+				t.Errorf("finished %v, fair is %v", got, fair)
+			}
+			if grown, _ := p.lay(Pipeline); !slices.EqualFunc(climbed, grown, func(a, b pipe) bool { return name(&a) == name(&b) }) {
+				t.Error("planned anew although somebody has enough")
+			}
+		}
+	}
+}
+
+// What ended flows leave over is not shared out anew for each of very many.
+func TestFinishOfMany(t *testing.T) {
+	const flows = 800
+	rates := make([][2]float64, 2*flows)
+	ts := make([]Transfer, flows)
+	for i := range ts {
+		rates[2*i], rates[2*i+1] = [2]float64{1000, 1000}, [2]float64{1000, 1000}
+		ts[i] = Transfer{Size: float64(1000 * (i + 1)), Sources: []int{2 * i}, Destinations: []int{2*i + 1}}
+	}
+	p, err := New(star(rates...), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range ts {
+		if _, err := p.Add(tr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := p.First()
+	var finish []float64
+	if got := allocated(func() { finish = p.Finish(plan) }); got > 100<<20 {
+		t.Errorf("it took %d MB of memory for %d flows", got>>20, flows)
+	}
+	for i, f := range finish {
+		if !near(f, float64(i+1)) {
+			t.Fatalf("%d is through after %v s", i, f)
 		}
 	}
 }

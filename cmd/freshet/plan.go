@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -75,7 +76,11 @@ Modes, from the plainest to the best:
 			defer second.Close()
 			o.Second = second
 			began := time.Now()
-			o.Enough = func() bool { return within > 0 && time.Since(began) >= within || cmd.Context().Err() != nil }
+			least := within // until planning ends
+			if o.Mode == planner.Paper || o.Mode == planner.Single {
+				least /= 2 // the bound first, and what these modes do then
+			}
+			o.Enough = func() bool { return within > 0 && time.Since(began) >= least || cmd.Context().Err() != nil }
 			p, err := planner.New(planner.On(g), o)
 			if err != nil {
 				return usageError{err}
@@ -85,7 +90,7 @@ Modes, from the plainest to the best:
 					return fmt.Errorf("%s: %w", args[1], err)
 				}
 			}
-			for more := true; more && (within == 0 || time.Since(began) < within); {
+			for more := true; more && !o.Enough(); {
 				if more, err = p.Step(); err != nil {
 					return err
 				}
@@ -93,8 +98,12 @@ Modes, from the plainest to the best:
 					return err
 				}
 			}
+			least = within
 			plan, err := p.Plan()
 			if err != nil {
+				return err
+			}
+			if err := cmd.Context().Err(); err != nil {
 				return err
 			}
 			v := newPlanView(g, p, plan, transfers, time.Since(began))
@@ -106,7 +115,7 @@ Modes, from the plainest to the best:
 			}
 			var modes []planMode
 			if compare {
-				if modes, err = v.compare(); err != nil {
+				if modes, err = v.compare(cmd.Context(), func() { began = time.Now() }); err != nil {
 					return err
 				}
 			}
@@ -144,7 +153,7 @@ Modes, from the plainest to the best:
 	f.Float64Var(&o.Gap, "gap", 0, "`share`, 0 to 1, of the bound that may be missing for planning to end (default: 0 on trees, 0.001 elsewhere, 0.01 with a floor for more than 6,000 pairs of a transfer and a destination)")
 	f.IntVar(&o.Work, "work", 0, "`number` of exchanges and columns of linear programs after which planning ends with what it has (default: no limit)")
 	f.Uint64Var(&o.Seed, "seed", 1, "`number` that the randomness of flat and random begins with")
-	f.DurationVar(&within, "within", 0, "`time` after which the plan is taken as it is; another one each time, unlike with --work (default: no limit)")
+	f.DurationVar(&within, "within", 0, "`time` after which the plan is taken as it is, with --compare of each mode; another one each time, unlike with --work (default: no limit)")
 	f.BoolVar(&explain, "explain", false, "say for each destination why it gets its data so, and what binds it")
 	f.BoolVar(&compare, "compare", false, "show all modes beside each other, instead of the flows; with --json beside them, as \"modes\"")
 	f.StringVar(&svg, "svg", "", "`file` to draw the plan into")
@@ -475,12 +484,16 @@ func (v *planView) explain(w io.Writer) {
 	}
 }
 
-// compare plans in all modes.
-func (v *planView) compare() (modes []planMode, err error) {
+// compare plans in all modes. Each begins anew with the time that it may take.
+func (v *planView) compare(ctx context.Context, begin func()) (modes []planMode, err error) {
 	for _, mode := range planner.Modes {
 		runtime.GC() // one mode's garbage is not collected in the next one's time
 		began := time.Now()
+		begin()
 		plan, err := v.p.In(mode)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if err != nil {
 			if mode == planner.Exact && v.g.Tree() == nil {
 				modes = append(modes, planMode{Mode: mode, Unfit: "on trees only"})
