@@ -216,7 +216,9 @@ func (c *common) round() (more bool, err error) {
 // prices; no set costs less than least.
 func (c *common) covered(k int) (set []pipe, shares []float64, cost, least float64) {
 	d := &c.demands[k]
-	c.pricer.tolls.of(d.legs, c.market.price)
+	if !c.pricer.tolls.of(d.legs, c.market.price) {
+		return nil, nil, math.Inf(1), 0
+	}
 	all, least := c.pricer.cover(&c.pricer.tolls, d.certain())
 	for i, row := range all.rows {
 		hosts := []int32{d.legs.hosts[c.pricer.tolls.from[row[0]]]}

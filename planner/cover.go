@@ -42,7 +42,7 @@ func (p *pricer) cover(t *tolls, certain bool) (c cover, least float64) {
 	if value := make([]float64, t.n); certain {
 		once, _ = p.surely(t, value, true)
 	} else {
-		once, _ = greedily(t, value, true)
+		once, _ = greedily(t, value, true, p.net.enough)
 	}
 	begin = append(begin, once...)
 
@@ -111,7 +111,7 @@ func (p *pricer) cover(t *tolls, certain bool) (c cover, least float64) {
 			}
 			least = max(least, sum)
 		} else {
-			found, _ = greedily(t, value, false)
+			found, _ = greedily(t, value, false, p.net.enough)
 		}
 		added := false
 		for _, row := range found {

@@ -103,7 +103,7 @@ func TestBestOverLegs(t *testing.T) {
 		}
 		p.tolls.of(l, p.price)
 		for _, every := range []bool{false, true} {
-			rows, said := greedily(&p.tolls, value, every)
+			rows, said := greedily(&p.tolls, value, every, nil)
 			got := 0.0
 			count := make([]int, nd)
 			for _, row := range rows {

@@ -12,31 +12,52 @@ type legs struct {
 	net     *Network
 	sources int
 	hosts   []int32 // the sources, then the destinations
-	found   [][]use
+	found   []int32 // capacities of one way after the other; nil: nobody has looked
+	begins  []int   // by way: where it begins in found, and at the end where the last one ends
 }
 
+// vast is from how many ways between the hosts of a transfer on it is not priced: to look for them and to put pipelines together from them would take minutes, and
+// gigabytes. It keeps the pipelines of the first plan.
+const vast = 1500 * 1500
+
 func (n *Network) legs(sources, dests []int32) *legs {
+	if len(dests) == 0 || len(sources)+len(dests) > vast/len(dests) {
+		return nil
+	}
 	return &legs{net: n, sources: len(sources), hosts: append(slices.Clone(sources), dests...)}
 }
 
-// ways are those from host a (first index) to destination d, at a·destinations+d; nil: none.
-func (l *legs) ways() [][]use {
+// ways looks for all ways, unless they are there. ok is false if somebody has enough meanwhile.
+func (l *legs) ways() (ok bool) {
 	if l.found != nil {
-		return l.found
+		return true
 	}
 	dests := l.hosts[l.sources:]
-	l.found = make([][]use, len(l.hosts)*len(dests))
-	for a, from := range l.hosts {
-		for d, to := range dests {
-			if from == to {
-				continue
+	found, begins := []int32{}, make([]int, 1, len(l.hosts)*len(dests)+1)
+	n := l.net
+	path := n.path
+	defer func() { n.path = path }()
+	for _, from := range l.hosts {
+		if !l.certain() && n.enough != nil && n.enough() {
+			return false
+		}
+		for _, to := range dests {
+			if path, ok = n.way(path[:0], from, to); ok && !slices.ContainsFunc(path, func(c int32) bool { return n.of(c) == 0 }) {
+				for _, c := range path {
+					found = append(found, n.capacity[c])
+				}
 			}
-			if p, ok := l.net.pipe(0, []int32{from, to}); ok {
-				l.found[a*len(dests)+d] = p.use
-			}
+			begins = append(begins, len(found))
 		}
 	}
-	return l.found
+	l.found, l.begins = found, begins
+	return true
+}
+
+// way is what the one from host a to destination d takes from, once each; nothing: there is none.
+func (l *legs) way(a, d int) []int32 {
+	i := a*(len(l.hosts)-l.sources) + d
+	return l.found[l.begins[i]:l.begins[i+1]]
 }
 
 // few is up to how many destinations of a transfer the pipelines that are worth most are found for certain: the
@@ -55,22 +76,26 @@ type tolls struct {
 	leg   []float64 // from destination a to b, at b·n+a; infinite: no way, or the same
 }
 
-// of sets t to what l costs.
-func (t *tolls) of(l *legs, price []float64) {
+// of sets t to what l costs. If somebody has enough before that is known nothing costs anything, which is true of all bounds.
+func (t *tolls) of(l *legs, price []float64) (known bool) {
 	n := len(l.hosts) - l.sources
 	t.n = n
 	t.enter, t.from, t.leg = slices.Grow(t.enter[:0], n)[:n], slices.Grow(t.from[:0], n)[:n], slices.Grow(t.leg[:0], n*n)[:n*n]
 	for d := range n {
 		t.enter[d], t.from[d] = math.Inf(1), 0
 	}
-	ways := l.ways()
+	if !l.ways() {
+		clear(t.enter)
+		clear(t.leg)
+		return false
+	}
 	for a := range l.hosts {
 		for d := range n {
 			cost := math.Inf(1)
-			if w := ways[a*n+d]; w != nil {
+			if w := l.way(a, d); len(w) > 0 {
 				cost = 0
-				for _, u := range w {
-					cost += u.times * price[u.capacity]
+				for _, c := range w {
+					cost += price[c]
 				}
 			}
 			if a >= l.sources {
@@ -80,6 +105,7 @@ func (t *tolls) of(l *legs, price []float64) {
 			}
 		}
 	}
+	return true
 }
 
 // root and end stand for destinations before the first and after the last of a pipeline.
@@ -101,14 +127,16 @@ func (t *tolls) step(a, b int32) float64 {
 
 // over returns the pipelines over l that are worth most all together, and their profit: value of each destination that is in one (it is in one at
 // most) less the prices of what they use. With all set as many destinations are served as can be, whatever that costs. It is exact if l is certain;
-// else it is greedy and then made better bit by bit.
+// else it is greedy and then made better bit by bit, until somebody has enough.
 func (p *pricer) over(l *legs, value []float64, all bool) (walks [][]int32, profit float64) {
-	p.tolls.of(l, p.price)
+	if l == nil || !p.tolls.of(l, p.price) {
+		return nil, 0
+	}
 	var rows [][]int32
 	if l.certain() {
 		rows, profit = p.surely(&p.tolls, value, all)
 	} else {
-		rows, profit = greedily(&p.tolls, value, all)
+		rows, profit = greedily(&p.tolls, value, all, p.net.enough)
 	}
 	for _, row := range rows {
 		hosts := []int32{l.hosts[p.tolls.from[row[0]]]}
@@ -232,8 +260,8 @@ func (c *chains) detour(first, last, a, b int32) float64 {
 }
 
 // greedily puts the destination that costs least more where it costs that, then the next; moves what is better off elsewhere; and then takes out what does not
-// pay. O(destinations³) at most.
-func greedily(t *tolls, value []float64, all bool) (rows [][]int32, profit float64) {
+// pay. O(destinations³) at most. When somebody has enough who is not in yet stays out.
+func greedily(t *tolls, value []float64, all bool, enough func() bool) (rows [][]int32, profit float64) {
 	n := int32(t.n)
 	c := &chains{t: t, prev: make([]int32, n), next: make([]int32, n), in: make([]bool, n)}
 	type spot struct {
@@ -261,7 +289,11 @@ func greedily(t *tolls, value []float64, all bool) (rows [][]int32, profit float
 	for d := range n {
 		spots[d] = cheapest(d)
 	}
+	over := false
 	for range n {
+		if over = enough != nil && enough(); over {
+			break
+		}
 		d := int32(-1)
 		for k := range n {
 			if !c.in[k] && !math.IsInf(spots[k].cost, 1) && (d < 0 || spots[k].cost-value[k] < spots[d].cost-value[d]) {
@@ -285,7 +317,9 @@ func greedily(t *tolls, value []float64, all bool) (rows [][]int32, profit float
 			}
 		}
 	}
-	c.improve()
+	if !over {
+		c.improve(enough)
+	}
 	if !all {
 		c.prune(value)
 	}
@@ -307,12 +341,15 @@ func greedily(t *tolls, value []float64, all bool) (rows [][]int32, profit float
 }
 
 // improve moves rows of one to three destinations to where they cost less, and exchanges what comes after in two
-// pipelines, until neither helps.
-func (c *chains) improve() {
+// pipelines, until neither helps, or somebody has enough.
+func (c *chains) improve(enough func() bool) {
 	n := int32(len(c.in))
 	const rounds = 12
 	of := make([]int32, n) // by destination: the first one of its pipeline
 	for range rounds {
+		if enough != nil && enough() {
+			return
+		}
 		better := false
 		for first := range n {
 			if !c.in[first] {

@@ -32,7 +32,7 @@ type demand struct {
 	weight   float64
 	priority int
 	sub      *subtree // in a tree
-	legs     *legs    // elsewhere
+	legs     *legs    // elsewhere; nil: it has no destinations, or so many that it is not priced, see vast
 }
 
 // Unreachable is a destination that no source's data can come to.
@@ -110,7 +110,7 @@ func (n *Network) normal(index int, t Transfer) (demand, []Unreachable, error) {
 	d.dests = slices.DeleteFunc(d.dests, func(h int32) bool { return is[h] })
 	if n.tree {
 		d.sub = n.subtree(d.sources, d.dests)
-	} else if len(d.dests) > 0 {
+	} else {
 		d.legs = n.legs(d.sources, d.dests)
 	}
 	return d, lost, nil

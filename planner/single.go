@@ -79,13 +79,11 @@ func (p *Planner) spare(k int, have []float64) (best []pipe) {
 				note(c ^ 1)
 			}
 		}
-	} else {
-		for _, w := range d.legs.ways() {
-			for _, u := range w {
-				if !know[u.capacity] && have[u.capacity] > 0 {
-					know[u.capacity] = true
-					widths = append(widths, have[u.capacity])
-				}
+	} else if d.legs != nil && d.legs.ways() {
+		for _, c := range d.legs.found {
+			if !know[c] && have[c] > 0 {
+				know[c] = true
+				widths = append(widths, have[c])
 			}
 		}
 	}

@@ -133,3 +133,71 @@ func TestFinishOfMany(t *testing.T) {
 		}
 	}
 }
+
+// A transfer with very many destinations on a network with cycles keeps its first pipelines, beside others that are planned for.
+func TestVeryManyOnGraphs(t *testing.T) {
+	g, err := topo.Shape{Kind: "fattree", Hosts: 1600, Seed: 3}.Network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dests := make([]int, 1599)
+	for i := range dests {
+		dests[i] = i + 1
+	}
+	for _, o := range []Options{{}, {Floor: 0.5}} {
+		var plan *Plan
+		var p *Planner
+		got := allocated(func() {
+			p, plan = planned(t, On(topo.NewGraph(g)), o, Transfer{Name: "x", Sources: []int{0}, Destinations: dests}, Transfer{Name: "y", Sources: []int{3, 4}, Destinations: []int{7, 8, 9}})
+		})
+		sound(t, p, plan)
+		if got > 400<<20 {
+			t.Errorf("it took %d MB", got>>20)
+		}
+		if first := p.First(); plan.Throughput < first.Throughput*(1-1e-6) || len(plan.Starved) > 0 && o.Floor > 0 {
+			t.Errorf("throughput %v, at first %v; %d starved", plan.Throughput, first.Throughput, len(plan.Starved))
+		}
+	}
+}
+
+// Who has enough while ways are looked for does not wait until all are there, and what is proved then is true.
+func TestEnoughOfLegs(t *testing.T) {
+	n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 5}, 3, 3, 40)
+	_, whole := planned(t, n, Options{}, ts...)
+	enough, asked := true, 0
+	p, err := New(n, Options{Enough: func() bool {
+		if enough {
+			asked++
+		}
+		return enough
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range ts {
+		if _, err := p.Add(tr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if _, err := p.Step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked == 0 || p.demands[0].legs.found != nil {
+		t.Errorf("asked %d times; all ways are there", asked)
+	}
+	for range 5 {
+		if _, err := p.Step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan, err := p.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound(t, p, plan)
+	if plan.Bound < whole.Throughput*(1-1e-6) {
+		t.Errorf("no plan has more than %v, but one has %v", plan.Bound, whole.Throughput)
+	}
+}
