@@ -7,11 +7,17 @@ import (
 	"github.com/freshet/freshet/sim"
 )
 
+// What a simulation may have, so that it takes some seconds at most: flows, and the sum of uses² of each. For the level of a link it looks at all links of the flows over it.
+const (
+	mostFlows = 3000
+	mostUses  = 1e8
+)
+
 // Finish estimates when each transfer of a plan would be through, in seconds from the beginning, by a fluid simulation: each flow
 // moves the largest share of the data that one of its destinations wants of it, at the rate of the plan; what flows that are through
 // leave free goes to the others, max-min fair. Flows of transfers without a size go on for ever, at their rates. By transfer; 0 for one without a size or with nothing to do,
 // infinite for one of which some destination is starved; those out of reach do not count. What is free is shared out anew when a hundredth of those that still
-// move have ended; so steps are flows × uses a hundred times.
+// move have ended; where there is too much to simulate nothing is, and the estimate is on the safe side.
 func (p *Planner) Finish(plan *Plan) []float64 {
 	finish := make([]float64, len(p.demands))
 	for _, s := range plan.Starved {
@@ -19,15 +25,13 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 			finish[s.Transfer] = math.Inf(1)
 		}
 	}
-	s := sim.New[struct{}]()
 	link := make([]sim.Link, len(p.net.rate))
 	for c := range link {
 		link[c] = -1
 	}
 	var pipes []pipe
-	var flows []sim.Flow
-	of := map[sim.Flow]int{}
-	var planned []float64
+	var planned, bytes []float64
+	uses := 0.0
 	have := slices.Clone(p.net.rate) // beside flows that never end
 	for _, f := range plan.Flows {
 		if p.given[f.Transfer].Size > 0 {
@@ -60,8 +64,20 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 		if !ok {
 			continue
 		}
+		pipes, planned, bytes = append(pipes, q), append(planned, f.Rate), append(bytes, size*share)
+		uses += float64(len(q.use)) * float64(len(q.use))
+	}
+	if len(pipes) > mostFlows || uses > mostUses {
+		for i, b := range bytes {
+			finish[pipes[i].demand] = max(finish[pipes[i].demand], b/planned[i])
+		}
+		return finish
+	}
+	s := sim.New[struct{}]()
+	flows, of := make([]sim.Flow, len(pipes)), make(map[sim.Flow]int, len(pipes))
+	for i := range pipes {
 		var way []sim.Link
-		for _, u := range q.use {
+		for _, u := range pipes[i].use {
 			if link[u.capacity] < 0 {
 				link[u.capacity] = s.AddLink(have[u.capacity] + 1e-9*p.net.rate[u.capacity])
 			}
@@ -69,10 +85,9 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 				way = append(way, link[u.capacity])
 			}
 		}
-		flow := s.AddFlow(f.Rate, way...)
-		s.Start(flow, size*share)
-		of[flow] = len(pipes)
-		pipes, flows, planned = append(pipes, q), append(flows, flow), append(planned, f.Rate)
+		flows[i] = s.AddFlow(planned[i], way...)
+		s.Start(flows[i], bytes[i])
+		of[flows[i]] = i
 	}
 	moving := make([]bool, len(pipes))
 	for i := range moving {
@@ -91,9 +106,6 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 		moving[i] = false
 		s.Stop(ev.Flow)
 		finish[pipes[i].demand] = max(finish[pipes[i].demand], s.Now())
-		if len(pipes) > 3000 {
-			continue // sharing out anew would take minutes; the estimate is then on the safe side
-		}
 		if going, ended = going-1, ended+1; 100*ended < going {
 			continue
 		}

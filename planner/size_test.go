@@ -134,6 +134,42 @@ func TestFinishOfMany(t *testing.T) {
 	}
 }
 
+// Flows over very many hosts are not simulated, each has its rate.
+func TestFinishOfLong(t *testing.T) {
+	const flows, dests = 120, 8000
+	rates := make([][2]float64, dests+1)
+	for i := range rates {
+		rates[i] = [2]float64{1000, 1000}
+	}
+	all := make([]int, dests+1)
+	for i := range all {
+		all[i] = i
+	}
+	p, err := New(star(rates...), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := &Plan{rates: map[Pair]float64{}}
+	for k := range flows {
+		if _, err := p.Add(Transfer{Size: float64(1000 * (k + 1)), Sources: []int{0}, Destinations: all[1:]}); err != nil {
+			t.Fatal(err)
+		}
+		plan.Flows = append(plan.Flows, Flow{k, all, 5})
+		for _, h := range all[1:] {
+			plan.rates[Pair{k, h}] = 5
+		}
+	}
+	var finish []float64
+	if got := allocated(func() { finish = p.Finish(plan) }); got > 200<<20 {
+		t.Errorf("it took %d MB of memory", got>>20)
+	}
+	for k, f := range finish {
+		if !near(f, float64(200*(k+1))) {
+			t.Fatalf("%d is through after %v s", k, f)
+		}
+	}
+}
+
 // A transfer with very many destinations on a network with cycles keeps its first pipelines, beside others that are planned for.
 func TestVeryManyOnGraphs(t *testing.T) {
 	g, err := topo.Shape{Kind: "fattree", Hosts: 1600, Seed: 3}.Network()
