@@ -57,6 +57,9 @@ func TestEveryFileIsEqual(t *testing.T) {
 			Source: at(store.Endpoint, key), Dest: c.dest(key, "model"),
 			Algorithm: freshet.Algorithms[rng.IntN(len(freshet.Algorithms))], Piece: pieceSize, PerWork: rng.IntN(4), SHA256: rng.IntN(2) == 0,
 		}
+		if spec.Algorithm == freshet.Stream {
+			spec.SourceCopies = float64(rng.IntN(2))
+		}
 		if rng.IntN(3) == 0 {
 			spec.Source = fileSource(t, data)
 		} else {
@@ -105,12 +108,15 @@ func checkRun(t *testing.T, job freshet.Job, data []byte) {
 			t.Errorf("%s: SHA-256 is %q, asked for: %v", n.Name, n.SHA256, job.Spec.SHA256)
 		}
 	}
-	want := size
-	if job.Spec.Algorithm == freshet.Flat {
-		want *= unit.Bytes(len(job.Nodes))
+	least, most := size, size
+	switch all := size * unit.Bytes(len(job.Nodes)); {
+	case job.Spec.Algorithm == freshet.Flat:
+		least, most = all, all
+	case job.Spec.Algorithm == freshet.Stream && job.Spec.SourceCopies == 0: // it may read twice what peers give more slowly, as on a busy machine
+		most = all
 	}
-	if total != want {
-		t.Errorf("%v were read from the store, want %v", total, want)
+	if total < least || total > most {
+		t.Errorf("%v were read from the store, want %v to %v", total, least, most)
 	}
 	if t.Failed() {
 		t.Logf("%s: %s", filepath.Base(job.Spec.Dest), describe(job))
