@@ -37,10 +37,9 @@ func testHubs(hosts int, up func(h int) float64, down func(h int) float64, direc
 	return n
 }
 
-// Three hosts can pass on to a fourth alone, and it to each of them. Where each is served once the source's link is crossed twice at least; but
-// three pipelines that cross it once each serve everybody with two thirds of it.
-func TestThetaOfSeveralPipelines(t *testing.T) {
-	n := testHubs(5, func(h int) float64 {
+// claw is a network of hosts that pass on to the second one alone, and it to each of them; what the first one has goes out by a link of 900.
+func claw(hosts int) *Network {
+	return testHubs(hosts, func(h int) float64 {
 		if h == 0 {
 			return 900
 		}
@@ -51,6 +50,12 @@ func TestThetaOfSeveralPipelines(t *testing.T) {
 		}
 		return 0
 	})
+}
+
+// Three hosts can pass on to a fourth alone, and it to each of them. Where each is served once the source's link is crossed twice at least; but
+// three pipelines that cross it once each serve everybody with two thirds of it.
+func TestThetaOfSeveralPipelines(t *testing.T) {
+	n := claw(5)
 	x := Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2, 3, 4}}
 	_, plan := planned(t, n, Options{Floor: 1}, x)
 	if !near(plan.Theta, 600) || !near(plan.MinRate, 600) || !near(plan.Bound, plan.Throughput) {
@@ -63,17 +68,7 @@ func TestThetaOfSeveralPipelines(t *testing.T) {
 
 // With more destinations pipelines are found greedily, but not only those that serve each destination once.
 func TestThetaOfManyDestinations(t *testing.T) {
-	n := testHubs(few+4, func(h int) float64 {
-		if h == 0 {
-			return 900
-		}
-		return 0
-	}, func(int) float64 { return 10000 }, func(a, b int) float64 {
-		if a > 1 && b == 1 {
-			return 10000
-		}
-		return 0
-	})
+	n := claw(few + 4)
 	x := Transfer{Name: "x", Sources: []int{0}}
 	for h := 1; h < few+4; h++ {
 		x.Destinations = append(x.Destinations, h)
