@@ -12,7 +12,8 @@ import (
 // One copy of an object leaves the store as long as nodes pass it on faster than they could
 // read it themselves. Where they do not, because uplinks are narrow and the store is wide, a node that has
 // nothing left to take or to steal is no slower than one that downloads all by itself: it reads from the store
-// whatever is not on its way yet, for as long as peers give it less than the store would. With a narrow store that never happens.
+// whatever is not on its way yet, for as long as peers give it less than the store would, and leave room for it. With a narrow store that never happens.
+// Where they all but fill its link it gains nothing: what it reads is one byte less from them, which they have begun to send.
 //
 // What peers gave tells of them only for as long as they have something more: who has everything that others have waits for what they
 // read, and no store would bring that sooner.
@@ -48,7 +49,7 @@ type sample struct{ store, all unit.Bandwidth }
 
 const (
 	mostSamples = 32
-	full        = 0.9 // of the most that ever came in: there was no room for more
+	full        = 0.9 // of the most that ever came in: there is no room for more
 )
 
 // NewTwice is for one of so many nodes that read an object of size bytes, of which at most copies times
@@ -114,8 +115,10 @@ func (t *Twice) Rate() (r unit.Bandwidth) {
 	return r
 }
 
-// Pays says whether to read so many bytes though others have them.
-func (t *Twice) Pays(size unit.Bytes) bool { return t.known && t.gave < t.Rate() && t.May(size) }
+// Pays says whether to read so many bytes though others have them: peers leave room, and the store would give more than they do.
+func (t *Twice) Pays(size unit.Bytes) bool {
+	return t.known && t.gave < min(t.Rate(), full*t.most) && t.May(size)
+}
 
 // May says whether so many bytes may be read twice at all.
 func (t *Twice) May(size unit.Bytes) bool { return size <= t.left }

@@ -23,6 +23,7 @@ func TestTwice(t *testing.T) {
 		{"a quarter of the link, and peers fill it", 25 * unit.MBps, true, 95 * unit.MBps, 0, false},
 		{"a quarter of the link, and peers hardly give", 25 * unit.MBps, true, 10 * unit.MBps, 0, true},
 		{"wide store, and peers have narrow uplinks", link, true, 60 * unit.MBps, 0, true},
+		{"wide store, and peers all but fill the link", link, true, 95 * unit.MBps, 0, false},
 		{"wide store, and never any room beside peers", link, false, 60 * unit.MBps, 0, true},
 		{"capped at one copy", link, true, 10 * unit.MBps, 1, false},
 		{"capped at a little more", link, true, 10 * unit.MBps, 1.5, true},
