@@ -85,6 +85,9 @@ func Abroad(self int, sites []int) (mine []int) {
 // Far says whether of so many sites some are not numbered next to each other: no node of one has a partner in the other.
 func Far(sites int) bool { return sites > 3 }
 
+// Partner says whether a rank is a partner of ours.
+func (s *State) Partner(rank int) bool { return s.peers[rank].partner }
+
 // Rechoke returns whom to tell that it is served, or no longer. Partners are, from when they are connected. In the
 // places of those partners that are not connected, or need nothing any more, others are for turnFor each who
 // lack something that we have. And one more is that has announced nothing for as long: that keeps a swarm

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/freshet/freshet/exchange"
@@ -37,16 +38,45 @@ type neighbour struct {
 	sent      unit.Bytes   // to it
 }
 
-// dial tries to connect to a member of higher rank until it succeeds or the
-// time is over. A refused connection may mean that the other end has not begun.
-func (n *node) dial(ctx context.Context, rank int, within time.Duration) {
-	m := n.Members[rank]
+// dialAll connects to all members of higher rank, partners first, one after the other, but waits for none longer than dialEvery.
+func (n *node) dialAll(ctx context.Context) {
+	var ranks []int
+	for _, partners := range []bool{true, false} {
+		for rank := n.Self + 1; rank < len(n.Members); rank++ {
+			if n.ex.Partner(rank) == partners {
+				ranks = append(ranks, rank)
+			}
+		}
+	}
 	n.wg.Go(func() {
+		for _, rank := range ranks {
+			t := time.NewTimer(dialEvery)
+			select {
+			case <-n.dial(ctx, rank, connectFor):
+			case <-t.C:
+			case <-ctx.Done():
+				t.Stop()
+				return
+			}
+			t.Stop()
+		}
+	})
+}
+
+// dial tries to connect to a member of higher rank until it succeeds or the
+// time is over. A refused connection may mean that the other end has not begun. What it returns is closed after the first try.
+func (n *node) dial(ctx context.Context, rank int, within time.Duration) (tried <-chan struct{}) {
+	m := n.Members[rank]
+	first := make(chan struct{})
+	n.wg.Go(func() {
+		once := sync.OnceFunc(func() { close(first) })
+		defer once()
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 			conn, err := n.Network.Dial(ctx, m.Addr, m.Name, n.Job)
 			if err == nil {
+				once()
 				n.meet(ctx, rank, conn)
 				return
 			}
@@ -56,6 +86,7 @@ func (n *node) dial(ctx context.Context, rank int, within time.Duration) {
 			if errors.Is(err, peer.ErrRemoved) {
 				return
 			}
+			once()
 			t := time.NewTimer(wait)
 			select {
 			case <-t.C:
@@ -65,6 +96,7 @@ func (n *node) dial(ctx context.Context, rank int, within time.Duration) {
 			}
 		}
 	})
+	return first
 }
 
 // accept hands incoming connections to the loop.

@@ -25,6 +25,7 @@ const (
 	gatherAbroad = 500 * time.Millisecond // to such ones in other sites, also of what nobody else has: there a piece takes longer to come
 	reportEvery  = 250 * time.Millisecond // progress
 	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
+	dialEvery    = 5 * time.Millisecond   // handshakes take the processor: who makes all of them at once reads nothing meanwhile
 	stallAfter   = 30 * time.Second       // nothing came from anywhere: read what is missing ourselves
 	leaveAfter   = 2 * time.Minute        // we are done, and a peer that is not makes no progress; or we may not read the store, and nothing comes
 	auditAfter   = 15 * time.Second       // nothing came, and pieces are in doubt that others should read again
@@ -209,9 +210,7 @@ func (n *node) run(ctx context.Context) (err error) {
 		incoming, withdraw := n.Network.Offer(n.Job)
 		defer withdraw()
 		n.wg.Go(func() { n.accept(ctx, incoming) })
-		for rank := n.Self + 1; rank < len(n.Members); rank++ {
-			n.dial(ctx, rank, connectFor)
-		}
+		n.dialAll(ctx)
 	}
 	tick := time.NewTicker(exchange.TickEvery)
 	defer tick.Stop()
