@@ -63,6 +63,9 @@ func TestUnitsStartWhatThereIs(t *testing.T) {
 		if err != nil || !strings.HasPrefix(state, "/var/lib/"+s["StateDirectory"]+"/") {
 			t.Errorf("%s: the state is in %s, which StateDirectory=%s does not make writable", path, state, s["StateDirectory"])
 		}
+		if slackens := s["TimerSlackNSec"] != ""; slackens != (args[1] == "agent") {
+			t.Errorf("%s: TimerSlackNSec=%s; want one where pieces pass through, and none elsewhere", path, s["TimerSlackNSec"])
+		}
 		for name, want := range map[string]string{"Type": "notify", "NoNewPrivileges": "yes", "ProtectSystem": "strict", "Restart": "on-failure"} {
 			if s[name] != want {
 				t.Errorf("%s: %s=%s, want %s", path, name, s[name], want)

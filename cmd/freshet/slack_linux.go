@@ -13,7 +13,7 @@ const slack = time.Millisecond
 // slacken gives the threads that there are, and so those that they will start, a timer slack (proc(5), timerslack_ns).
 // The runtime's monitor would otherwise look every 70 µs what goroutines do, for as long as any does anything:
 // a node whose links are not the fastest spent more of its wakes on that than on blocks.
-// It takes CAP_SYS_NICE; who has it not sets TimerSlackNSec= in the unit, as packaging/ does.
+// It takes CAP_SYS_NICE; who has it not sets TimerSlackNSec= in the unit, as packaging/freshet-agent.service does.
 func slacken() {
 	threads, err := os.ReadDir("/proc/self/task")
 	for _, t := range threads {
