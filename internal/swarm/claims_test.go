@@ -27,7 +27,7 @@ func TestManyAreUnheard(t *testing.T) {
 			c.Members = append(c.Members, Member{Name: nodeName(i), Addr: nodeName(i)})
 		}
 		n := newNode(c)
-		l := &link{rank: 1, out: newOutbox(n.unread())}
+		l := &link{rank: 1, out: newOutbox(n.mostUnread())}
 		n.neighbours[1].link = l
 		n.ex.Up(1)
 		n.now = n.now.Add(2 * unheardAfter)
@@ -58,7 +58,7 @@ func TestClaimsAreNoProgress(t *testing.T) {
 				c.Members[i].Site = []string{"here", "here", "here", "there"}[i]
 			}
 			n := newNode(c)
-			l := &link{rank: 1, out: newOutbox(n.unread())}
+			l := &link{rank: 1, out: newOutbox(n.mostUnread())}
 			n.neighbours[1].link = l
 			n.ex.Up(1)
 			claim := func(rank int) (gained bool) {
@@ -93,7 +93,7 @@ func TestNobodyClaimsForAnother(t *testing.T) {
 			}
 			n := newNode(c)
 			for rank := 1; rank < 3; rank++ {
-				n.neighbours[rank].link = &link{rank: rank, out: newOutbox(n.unread())}
+				n.neighbours[rank].link = &link{rank: rank, out: newOutbox(n.mostUnread())}
 				n.ex.Up(rank)
 			}
 			l := n.neighbours[1].link
@@ -150,7 +150,7 @@ func TestWhoAsksAgainIsToldAgain(t *testing.T) {
 		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
 		n := newNode(c)
 		for rank := 1; rank < 3; rank++ {
-			n.neighbours[rank].link = &link{rank: rank, out: newOutbox(n.unread())}
+			n.neighbours[rank].link = &link{rank: rank, out: newOutbox(n.mostUnread())}
 			n.ex.Up(rank)
 		}
 		says := func(rank int, kind byte, payload []byte) {
@@ -358,7 +358,7 @@ func TestLeech(t *testing.T) {
 func TestDeafPeerIsDropped(t *testing.T) {
 	swarmOf(t, 2, 0, steal.Steal, func(b *bench) {
 		n := newNode(b.configs[0])
-		l := &link{rank: 1, out: newOutbox(n.unread())}
+		l := &link{rank: 1, out: newOutbox(n.mostUnread())}
 		n.neighbours[1].link = l
 		for range 2 * maxMessages {
 			if err := n.message(evMessage{link: l, kind: kindGiveWork, payload: appendGiveWork(nil, 1<<20, steal.Pace{})}); err != nil {
@@ -387,7 +387,7 @@ func TestDeafPeersAreDropped(t *testing.T) {
 			defer conn.Close()
 			n.neighbours[rank].link = &link{rank: rank, conn: conn, out: newOutbox(0)}
 		}
-		n.neighbours[3].link.out = newOutbox(n.unread())
+		n.neighbours[3].link.out = newOutbox(n.mostUnread())
 		n.deaf = []int{1}
 		n.tick(b.t.Context())
 		n.wg.Wait()
@@ -407,7 +407,7 @@ func TestWhatWaitsForADeafPeerIsBounded(t *testing.T) {
 			b.configs[i].Layout.Piece = 16 * unit.KiB // 4096 works
 		}
 		n := newNode(b.configs[0])
-		deaf := &link{rank: 1, out: newOutbox(n.unread())}
+		deaf := &link{rank: 1, out: newOutbox(n.mostUnread())}
 		n.neighbours[1].link = deaf
 		said := 0
 		for term := range uint32(4000) {
@@ -425,8 +425,8 @@ func TestWhatWaitsForADeafPeerIsBounded(t *testing.T) {
 		for _, m := range deaf.out.messages {
 			held += len(m.Payload)
 		}
-		if held > n.unread() || said < n.unread()/2 || !slices.Contains(n.deaf, 1) {
-			t.Errorf("%d bytes wait of %d said, deaf are %v; want at most %d, and the one that does not read", held, said, n.deaf, n.unread())
+		if held > n.mostUnread() || said < n.mostUnread()/2 || !slices.Contains(n.deaf, 1) {
+			t.Errorf("%d bytes wait of %d said, deaf are %v; want at most %d, and the one that does not read", held, said, n.deaf, n.mostUnread())
 		}
 	})
 }
@@ -439,7 +439,7 @@ func TestClaimsForTheDeadAreBounded(t *testing.T) {
 		c.PerWork, c.Layout.Piece = 1, 4*unit.KiB
 		works := c.Layout.Count()
 		n := newNode(c)
-		other, talker := &link{rank: 1, out: newOutbox(n.unread())}, &link{rank: 2, out: newOutbox(n.unread())}
+		other, talker := &link{rank: 1, out: newOutbox(n.mostUnread())}, &link{rank: 2, out: newOutbox(n.mostUnread())}
 		n.neighbours[1].link, n.neighbours[2].link = other, talker
 		n.dead(3, nil)
 		said, messages := 0, 0
@@ -497,7 +497,7 @@ func TestNobodyIsGivenWhatHeHasNotAskedFor(t *testing.T) {
 				c.Members[i].Site = []string{"here", "here", "here", "there"}[i]
 			}
 			n := newNode(c)
-			l := &link{rank: 1, out: newOutbox(n.unread())}
+			l := &link{rank: 1, out: newOutbox(n.mostUnread())}
 			n.neighbours[1].link = l
 			n.ex.Up(1)
 			works, pieces := n.works.Left(), n.imports.Mine().Count()
@@ -526,7 +526,7 @@ func TestClaimsFitInFrames(t *testing.T) {
 		c := b.configs[0]
 		c.Layout.Piece = 16 // bytes
 		n := newNode(c)
-		l, liar := &link{rank: 1, out: newOutbox(n.unread())}, &link{rank: 2, out: newOutbox(n.unread())}
+		l, liar := &link{rank: 1, out: newOutbox(n.mostUnread())}, &link{rank: 2, out: newOutbox(n.mostUnread())}
 		n.neighbours[1].link, n.neighbours[2].link = l, liar
 		const works, each = 60_000, 20_000
 		claim := func(node int, term uint32) {

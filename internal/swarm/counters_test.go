@@ -185,7 +185,7 @@ func TestGaugesSayWhatIsQueued(t *testing.T) {
 		var jobs []*node
 		for _, waiting := range []int{2, 3} {
 			n := newNode(b.configs[0])
-			n.neighbours[1].link = &link{rank: 1, out: newOutbox(n.unread())}
+			n.neighbours[1].link = &link{rank: 1, out: newOutbox(n.mostUnread())}
 			n.neighbours[1].link.out.serve(exchange.Request{Hi: 10 * waiting})
 			for range waiting {
 				n.events <- struct{}{}

@@ -147,7 +147,7 @@ func TestDigestChangesUnderWay(t *testing.T) {
 		c := b.configs[0]
 		c.Log = slog.New(slog.DiscardHandler)
 		n := newNode(c)
-		l := &link{rank: 1, out: newOutbox(n.unread())}
+		l := &link{rank: 1, out: newOutbox(n.mostUnread())}
 		n.neighbours[1].link = l
 		n.ex.Up(1)
 		off, size := blockSpan(n.Layout, 0, 0)

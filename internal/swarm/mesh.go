@@ -129,7 +129,7 @@ func (n *node) up(ctx context.Context, ev evUp) {
 	if nb.link != nil { // the other end knows better that the old one is lost
 		n.lost(ev.rank)
 	}
-	l := &link{rank: ev.rank, conn: ev.conn, out: newOutbox(n.unread())}
+	l := &link{rank: ev.rank, conn: ev.conn, out: newOutbox(n.mostUnread())}
 	nb.link, nb.why, nb.moved, nb.unheard = l, nil, n.now, false
 	clear(nb.again) // all is said now
 	n.links[l] = true

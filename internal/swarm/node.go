@@ -74,7 +74,7 @@ type node struct {
 	quietAll time.Time // before it some other node may still not ask it
 	heeds    time.Time // from then on another node can keep us from it again
 	idle     time.Time // when there was last anything to read, or an answer to wait for
-	wrong    []int     // pieces of ours that an audit found wrong, to be replaced
+	wrong    []int     // pieces to be read again and replaced: ours that an audit found wrong, and what came otherwise than its digest
 	stranded []int     // pieces of ours to read whose last holder died while it was sending them
 	doubts   []int     // Held: pieces of our file to be compared with what an audit found
 

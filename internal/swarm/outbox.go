@@ -43,10 +43,10 @@ type outbox struct {
 
 func newOutbox(most int) outbox { return outbox{most: most, wake: make(chan struct{}, 1)} }
 
-// unread is how many bytes may wait for a peer that does not read: twice all that can be told of the
+// mostUnread is how many bytes may wait for a peer that does not read: twice all that can be told of the
 // object at once, and what is said about works besides. What others make us say is
 // bounded with it: no two of them fill our memory.
-func (n *node) unread() int {
+func (n *node) mostUnread() int {
 	const besides = 8 << 20
 	return besides + 2*n.Layout.Count()*(digestBytes+1)
 }
