@@ -11,7 +11,7 @@
 // What is as in internal/swarm: who reads what, who asks whom for what and when, the barrier, choking, end-game, who goes first over a full link, what
 // follows when nodes die. What is
 // left out: disks, processors, digests, TCP (a flow has its fair share at once), and what helps against nodes and connections
-// that hardly get on: steal.Overtake, steal.Lags, steal.Twice. What is different:
+// that hardly get on or give nothing: steal.Overtake, steal.Lags, steal.Twice, exchange.State.Hoards. What is different:
 //
 //   - In a swarm of more than Neighbours+1 nodes a node is connected with that many others only, its
 //     partners (exchange.Graph); with sites, those are of its own and some of others (exchange.Abroad). What all nodes have to know (which pieces some node holds, who took which works)
