@@ -186,8 +186,11 @@ func (s *State) Gone(rank int) {
 			}
 		}
 	}
+	had := p.has.Count() > 0
 	p.has = *piece.NewSet(s.have.Len())
-	s.deserted(rank)
+	if had {
+		s.deserted(rank)
+	}
 }
 
 // held notes that one node more (d = 1) or fewer (-1) has piece i.

@@ -51,7 +51,6 @@ type site struct {
 	near []int32     // by piece: living nodes of our site that have it and do not snub us, ourselves included
 	has  []piece.Set // by site: what its living nodes have together
 	ours piece.Set   // what we import
-	gone []bool      // by site: something that it had is had by one fewer: has is to be made anew
 
 	begin  []bool      // by piece: it may be begun to be imported; nil: all may
 	since  []time.Time // by piece: since when, if it may
@@ -81,7 +80,6 @@ func newSite(c Config) *site {
 			x.has = append(x.has, *piece.NewSet(n))
 		}
 	}
-	x.gone = make([]bool, len(x.has))
 	if c.AtOnce > 0 {
 		x.begin, x.since, x.stride = make([]bool, n), make([]time.Time, n), stride(n)
 		x.alone = make([]int, len(x.has)+1)
@@ -207,7 +205,7 @@ func (s *State) ImportTakes() time.Duration {
 	return takes
 }
 
-// heldAt is held, by site.
+// heldAt is held, by site. What the site of one that has lost something still has bereft and deserted find out.
 func (s *State) heldAt(rank, i int, d int32) {
 	x := s.site
 	if x == nil || s.Sites[rank] < 0 {
@@ -219,8 +217,6 @@ func (s *State) heldAt(rank, i int, d int32) {
 	}
 	if d > 0 {
 		x.has[k].Add(i)
-	} else {
-		x.gone[k] = true
 	}
 }
 
@@ -231,7 +227,6 @@ func (s *State) bereft(rank, i int) {
 		return
 	}
 	k := s.Sites[rank]
-	x.gone[k] = false
 	for other := range s.peers {
 		has := &s.peers[other].has
 		if other == s.Self {
@@ -247,11 +242,10 @@ func (s *State) bereft(rank, i int) {
 // deserted works out anew what the site of a node has, that has lost all that it had. O(nodes × pieces).
 func (s *State) deserted(rank int) {
 	x := s.site
-	if x == nil || s.Sites[rank] < 0 || !x.gone[s.Sites[rank]] {
+	if x == nil || s.Sites[rank] < 0 {
 		return
 	}
 	k := s.Sites[rank]
-	x.gone[k] = false
 	x.has[k] = *piece.NewSet(s.have.Len())
 	for other := range s.peers {
 		if s.Sites[other] != k {
