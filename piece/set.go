@@ -65,16 +65,6 @@ func (s *Set) AddRange(r Range) {
 	}
 }
 
-// HasRange says whether every piece of r is in the set; of an empty range it is.
-func (s *Set) HasRange(r Range) bool {
-	for i := r.Lo; i < r.Hi; i++ {
-		if !s.Has(i) {
-			return false
-		}
-	}
-	return true
-}
-
 // Covers says whether s has every piece that o, of the same object, has. O(pieces/64).
 func (s *Set) Covers(o *Set) bool {
 	for i, w := range o.words {

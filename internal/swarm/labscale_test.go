@@ -152,8 +152,10 @@ func (m *mirror) WriteAt(p []byte, off int64) (int, error) {
 func (m *mirror) ReadAt(p []byte, off int64) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.here.HasRange(m.parts(off, len(p))) {
-		return 0, errors.New("never written")
+	for parts := m.parts(off, len(p)); !parts.Empty(); parts.Lo++ {
+		if !m.here.Has(parts.Lo) {
+			return 0, errors.New("never written")
+		}
 	}
 	return copy(p, m.data[off:]), nil
 }
