@@ -234,7 +234,21 @@ func (c *Cluster) Dest(node, name string) string { // where a job is to write; f
 // store. It comes through the store's own front door, so that it has a checksum,
 // and on the store's own host, so that no link delays it.
 func (c *Cluster) Put(name string, size unit.Bytes, seed uint64) (url string, err error) {
-	return "s3://" + bucket + "/" + name, c.PutFrom(name, Bytes(size, seed), size)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	store, err := s3.Open(ctx, s3.Config{
+		Bucket: bucket, Region: region, Endpoint: c.Endpoint(),
+		Credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, ""),
+		Dial:        c.dial,
+	})
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	if _, err = store.Put(ctx, name, Bytes(size, seed), size); err != nil {
+		return "", c.store.explain(err)
+	}
+	return "s3://" + bucket + "/" + name, nil
 }
 
 // Bytes are those of an object that Put makes.
@@ -277,25 +291,6 @@ func (c *Cluster) Env() []string { return slices.Clone(c.env) }
 
 // Exe is the freshet binary.
 func (c *Cluster) Exe() string { return c.exe }
-
-// PutFrom makes an object of what r delivers.
-func (c *Cluster) PutFrom(name string, r io.Reader, size unit.Bytes) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	store, err := s3.Open(ctx, s3.Config{
-		Bucket: bucket, Region: region, Endpoint: c.Endpoint(),
-		Credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, ""),
-		Dial:        c.dial,
-	})
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	if _, err = store.Put(ctx, name, r, size); err != nil {
-		return c.store.explain(err)
-	}
-	return nil
-}
 
 // Run runs a client command of freshet on the control plane's host, as the
 // admin, and returns its standard output.
