@@ -203,35 +203,15 @@ func (n *node) fetched(ev evFetched) {
 		}
 	}
 	old, _ := n.man.Entry(ev.piece)
+	if ev.audit == rechecking {
+		n.rechecked(ev, old)
+		return
+	}
+	if ev.audit == comparing && n.compared(ev, old) {
+		return
+	}
 	e := exchange.Entry{Sum: ev.sum, Reader: n.Self, Term: old.Term}
-	switch {
-	case ev.audit == rechecking:
-		n.doubts = n.doubts[1:]
-		n.sums[ev.piece] = ev.sum
-		switch {
-		case ev.sum == old.Sum:
-			n.news = append(n.news, ev.piece) // nobody reckoned with our copy any more
-		case old.Reader == n.Self || n.Members[n.Self].NoAccess:
-			n.fail(heldWrong(ev.piece))
-		default: // or another says what the store does not have
-			n.looks[ev.piece] = true
-		}
-		return
-	case ev.audit == comparing && ev.sum == old.Sum && n.Members[n.Self].Held && n.sums[ev.piece] != ev.sum && !slices.Contains(n.doubts, ev.piece):
-		n.fail(heldWrong(ev.piece))
-		return
-	case ev.audit == comparing && ev.sum != old.Sum && n.Members[n.Self].Held:
-		e.Term = exchange.MaxTerm // the reader had it wrong; whether we have it right is to be seen
-		n.doubts = append(n.doubts, ev.piece)
-		if old.Term == exchange.MaxTerm {
-			n.overrule(ev.piece, ev.sum)
-		}
-	case ev.audit == comparing && ev.sum != old.Sum:
-		n.lose(ev.piece)
-		n.ex.Reserve(ev.piece)
-		n.wrong = append(n.wrong, ev.piece)
-		return
-	case ev.audit != notAuditing:
+	if ev.audit != notAuditing {
 		e.Term = exchange.MaxTerm
 	}
 	n.enter(n.Self, digest{ev.piece, e})
@@ -247,6 +227,44 @@ func (n *node) fetched(ev evFetched) {
 		}
 		n.got(ev.piece, ev.sum, from)
 	}
+}
+
+// rechecked takes what our own file from before the job has of a piece whose digest has changed.
+func (n *node) rechecked(ev evFetched, old exchange.Entry) {
+	n.doubts = n.doubts[1:]
+	n.sums[ev.piece] = ev.sum
+	switch {
+	case ev.sum == old.Sum:
+		n.news = append(n.news, ev.piece) // nobody reckoned with our copy any more
+	case old.Reader == n.Self || n.Members[n.Self].NoAccess:
+		n.fail(heldWrong(ev.piece))
+	default: // or another says what the store does not have
+		n.looks[ev.piece] = true
+	}
+}
+
+// compared takes what the store has of a piece that others may have read wrong. It says whether nothing is to be told: our own copy is
+// wrong, and is read again to be replaced, or cannot be.
+func (n *node) compared(ev evFetched, old exchange.Entry) (over bool) {
+	held := n.Members[n.Self].Held
+	switch {
+	case ev.sum == old.Sum:
+		if held && n.sums[ev.piece] != ev.sum && !slices.Contains(n.doubts, ev.piece) {
+			n.fail(heldWrong(ev.piece))
+			return true
+		}
+	case held: // the reader had it wrong; whether we have it right is to be seen
+		n.doubts = append(n.doubts, ev.piece)
+		if old.Term == exchange.MaxTerm {
+			n.overrule(ev.piece, ev.sum)
+		}
+	default:
+		n.lose(ev.piece)
+		n.ex.Reserve(ev.piece)
+		n.wrong = append(n.wrong, ev.piece)
+		return true
+	}
+	return false
 }
 
 // overrule has our own reading of a piece count, and not the audit that came out otherwise.
