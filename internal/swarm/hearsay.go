@@ -56,9 +56,8 @@ func (n *node) hears(of, from int) bool {
 	return of != from && of != n.Self && of < len(n.neighbours) && n.neighbours[of].link != nil
 }
 
-// tellUnheard notes that a peer does not hear these members, in order, and tells it at once what it did not know of them. It may have taken nothing of that, since it
-// heard them again; so who asks again is told again, but all of it at a time, and not more often than somebody is found not to be heard: it is much
-// for a few bytes.
+// tellUnheard notes that a peer does not hear these members, in order, and tells it at once what it did not know of them. It may have ignored
+// that, as it heard them again by then. So who asks again is told again, at most once a second and all at once: a few bytes ask for much.
 func (n *node) tellUnheard(l *link, ranks []int) {
 	nb := &n.neighbours[l.rank]
 	first := map[int]bool{}
@@ -92,21 +91,33 @@ func (n *node) repeatAgain() {
 
 // repeat tells a peer that does not hear these members what they claim, and what they read, as far as we know. O(works + pieces).
 func (n *node) repeat(l *link, members map[int]bool) {
+	of := func(rank int) bool { return members[rank] }
+	n.sayClaimed(l, of)
+	n.sayRead(l, of)
+}
+
+// sayClaimed tells a peer whose works are whose, of the claimants that by picks, and, if it is of our site, who of them imports what. O(works).
+func (n *node) sayClaimed(l *link, by func(claimant int) bool) {
 	for _, c := range n.works.Claims() {
-		if members[c.Node] {
+		if by(c.Node) {
 			n.sendClaim(l, kindTook, c)
 		}
 	}
-	if n.mate(l.rank) {
-		for _, c := range n.imports.Claims() {
-			if members[c.Node] {
-				n.sendClaim(l, kindTookImports, c)
-			}
+	if !n.mate(l.rank) {
+		return
+	}
+	for _, c := range n.imports.Claims() {
+		if by(c.Node) {
+			n.sendClaim(l, kindTookImports, c)
 		}
 	}
+}
+
+// sayRead tells a peer the digests that we know of what was read by those that by picks. O(pieces).
+func (n *node) sayRead(l *link, by func(reader int) bool) {
 	var known []digest
 	for p := range n.Layout.Count() {
-		if e, ok := n.man.Entry(p); ok && members[e.Reader] {
+		if e, ok := n.man.Entry(p); ok && by(e.Reader) {
 			known = append(known, digest{p, e})
 		}
 	}

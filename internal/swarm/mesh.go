@@ -138,22 +138,9 @@ func (n *node) up(ctx context.Context, ev evUp) {
 	n.ex.Up(ev.rank)
 	n.spread()
 
-	var known []digest
-	for p := range n.Layout.Count() {
-		if e, ok := n.man.Entry(p); ok && (e.Reader == n.Self || nb.misses[e.Reader]) {
-			known = append(known, digest{p, e})
-		}
-	}
-	n.sendDigests(known, l)
+	n.sayRead(l, func(reader int) bool { return reader == n.Self || nb.misses[reader] })
 	l.out.send(kindBitfield, appendBitfield(nil, n.ex.Have()))
-	for _, c := range n.works.Claims() {
-		n.sendClaim(l, kindTook, c)
-	}
-	if n.mate(ev.rank) {
-		for _, c := range n.imports.Claims() {
-			n.sendClaim(l, kindTookImports, c)
-		}
-	}
+	n.sayClaimed(l, func(int) bool { return true })
 	if n.done {
 		l.out.send(kindDone, nil)
 	}
