@@ -38,8 +38,8 @@ func Partners(self, nodes, slots int, sites []int) []int {
 	return append(mine, Abroad(self, sites)...)
 }
 
-// Abroad are the partners of node self in other sites, those numbered next to its own: none is waited for that serves somebody else now,
-// by who imports what is there. Of two sites the nodes of the larger one have two in the other each; one, where there are more sites than three. More would
+// Abroad are the partners of node self in other sites, those numbered next to its own, so that an importer never waits until a node
+// there has time for it. Of two sites the nodes of the larger one have two in the other each; one, where there are more sites than three. More would
 // all want what one site alone has, share what leads out of that, and end late. O(nodes).
 func Abroad(self int, sites []int) (mine []int) {
 	if sites == nil || sites[self] < 0 {

@@ -12,8 +12,8 @@ import (
 const (
 	HoardAfter = 30 * time.Second // has a piece alone, and gives nothing; links that are not slow carry enough in less
 	mostHoard  = 4 * HoardAfter   // on the slowest of links
-	hoardTimes = 4                // as often it could have given something to each that it serves at once
-	mostTurns  = 40               // of others are waited for, by who is no partner
+	hoardTimes = 4                // a hoarder could have served each of its peers so many times
+	mostTurns  = 40               // turns of others that one who is no partner waits for, at most
 )
 
 // carried is what our link has been seen to carry.

@@ -16,12 +16,15 @@ const (
 // begins says whether piece i is one of those that are imported now.
 func (x *site) begins(i int) bool { return x.begin == nil || x.begin[i] }
 
-// queue works out which pieces are to be imported now. If many were, all would be here late, at the same time, and the
-// nodes of the site would have nothing to exchange until then; so those that were chosen stay for a while, though others come that would be before them. From
-// each of the other sites come as many, as far as it has any: were they
-// the foremost pieces they would be one site's, all others would want the same, and all wait for what leads out of that site. Each
-// site goes through them in an order of its own, so that what one has another need not fetch from the same place; and of those that only one has
-// it takes first those whose turn it is to (first), and the others' backwards, which they come to last. O(pieces × sites), some times a second, less often if that is much.
+// queue works out which pieces are to be imported now: as many from each of the other sites, as far as it has any (origins). If many were, all would be
+// here late, at the same time, and the nodes of the site would have nothing to exchange until then; were they the foremost pieces they would be one site's, and all would
+// wait for what leads out of it. What was chosen stays for a while. Each site goes through all in an order of its own (order), and what only one has is dealt out:
+//
+//	sites      0  1  2  0  1  2  0  1  2  …   who is to import first what only site 3 has (first)
+//	forwards      1 ────── 1 ────── 1 ──>     site 1 takes those, and what several have
+//	backwards  0 <── 2  0 <── 2  0 <── 2      and then the others', against their order
+//
+// O(pieces × sites), some times a second, less often if that is much.
 func (s *State) queue(now time.Time) {
 	x := s.site
 	if x.begin == nil || now.Sub(x.looked) < max(queueEvery, queueEach*time.Duration(s.have.Len()*len(x.has))) {
@@ -82,7 +85,8 @@ type origin struct {
 	only bool // no other has it
 }
 
-// origins finds the sites that pieces are imported from: of those that have a piece, the one that alone has the fewest.
+// origins finds the sites that pieces are imported from: of those that have a piece, the one that alone has the fewest. It counts these
+// anew in x.alone, which lopsided and easier go by until the next time.
 func (s *State) origins() []origin {
 	x := s.site
 	of := make([]origin, s.have.Len())

@@ -16,8 +16,8 @@ const (
 	patience  = 4               // as many of its own times for a piece does an idle node give another
 	leastWait = 2 * time.Second // whatever the rates: stores and processes pause
 
-	turnTime  = 100 * time.Millisecond // enough for a claim to be heard
-	mostTurns = 20
+	turnTime = 100 * time.Millisecond // enough for a claim to be heard
+	lastTurn = 20                     // who would come later comes with it
 )
 
 // Lags says of a node that has been at a piece for as long as waited whether
@@ -46,7 +46,7 @@ func (n *Node) Overtake(held Held, own, idle time.Duration, waits bool, waited f
 	}
 	nodes := len(n.living)
 	for w := len(n.works) - 1; w >= 0; w-- {
-		turn := min((n.self-w%nodes+nodes)%nodes, mostTurns)
+		turn := min((n.self-w%nodes+nodes)%nodes, lastTurn)
 		o := n.Owner(w)
 		if o == n.self || n.listed[w] || n.hand[w] || n.missing(w, held).Empty() {
 			continue

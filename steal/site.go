@@ -345,10 +345,10 @@ func (m *Imports) heir(part, hangs int) time.Duration {
 	if turn == 0 {
 		return 0
 	}
-	return answers + time.Duration(min(turn, mostTurns))*turnTime
+	return answers + time.Duration(min(turn, lastTurn))*turnTime
 }
 
 // delay is how much later than others we overtake a piece, so that not all who are idle claim the same.
 func (m *Imports) delay(p int) time.Duration {
-	return time.Duration(min(((m.turn-p)%m.mates+m.mates)%m.mates, mostTurns)) * turnTime
+	return time.Duration(min(((m.turn-p)%m.mates+m.mates)%m.mates, lastTurn)) * turnTime
 }
