@@ -86,8 +86,10 @@ func TestReport(t *testing.T) {
 	if i, j := strings.Index(page, "| 400 | 1024 |"), strings.Index(page, "| 0 | 1024 |"); i < 0 || j < i {
 		t.Error("links without a rate do not come last")
 	}
-	svg, err := os.ReadFile(filepath.Join(dir, "cpu.svg"))
-	if err != nil || !strings.Contains(string(svg), libtorrent) || strings.Contains(string(svg), aria) {
-		t.Errorf("cpu.svg: %v, %d bytes", err, len(svg))
+	for _, name := range []string{"cpu-800.svg", "cpu-400.svg", "cpu-0.svg"} {
+		svg, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.Contains(string(svg), libtorrent) || strings.Contains(string(svg), aria) || !strings.Contains(page, "("+name+")") {
+			t.Errorf("%s: %v, %d bytes", name, err, len(svg))
+		}
 	}
 }
