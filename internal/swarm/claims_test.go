@@ -487,6 +487,54 @@ func TestClaimsForTheDeadAreBounded(t *testing.T) {
 	})
 }
 
+// Who claims the same works for the dead in two terms, before that is passed on, does not have us say what nobody may say: all would give each other up.
+func TestClaimsInTwoTermsArePassedOn(t *testing.T) {
+	const dead = 3
+	for _, kind := range []byte{kindTook, kindTookImports} {
+		swarmOf(t, 5, 4*unit.MiB, steal.Stream, func(b *bench) {
+			start := func(self int) *node {
+				c := b.configs[self]
+				c.Log, c.Report, c.Layout.Piece = slog.New(slog.DiscardHandler), func(Progress) {}, 64*unit.KiB
+				for i := range c.Members {
+					c.Members[i].Site = []string{"here", "here", "here", "here", "there"}[i]
+				}
+				n := newNode(c)
+				n.dead(dead, nil)
+				return n
+			}
+			n, hears := start(0), start(1)
+			works := len(steal.Divide(n.Layout.Count(), n.sources, n.policy.PerWork).Works)
+			if kind == kindTookImports {
+				works = n.Layout.Count()
+			}
+			other, talker := &link{rank: 1, out: newOutbox(n.mostUnread())}, &link{rank: 2, out: newOutbox(n.mostUnread())}
+			n.neighbours[1].link, n.neighbours[2].link = other, talker
+			for term := range uint32(2) {
+				c := steal.Claim{Node: dead, Hands: []steal.Hand{{Lo: 0, Hi: works, Term: term + 1}}}
+				if err := n.message(evMessage{link: talker, kind: kind, payload: appendTook(nil, c)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n.tick(t.Context())
+			for _, m := range other.out.messages {
+				if m.Kind != kind {
+					continue
+				}
+				if err := hears.message(evMessage{link: &link{rank: 0}, kind: kind, payload: m.Payload}); err != nil {
+					t.Errorf("kind %d: who hears it gives an honest node up: %v", kind, err)
+				}
+			}
+			claims := hears.works.Claims()
+			if kind == kindTookImports {
+				claims = hears.imports.Claims()
+			}
+			if len(claims) != 1 || claims[0].Node != dead || !slices.Equal(claims[0].Hands, []steal.Hand{{Lo: 0, Hi: works, Term: 2}}) {
+				t.Errorf("kind %d: %v is heard, want a claim by node %d to %d works", kind, claims, dead, works)
+			}
+		})
+	}
+}
+
 // What a third says to be ours is not, nor what somebody gives us whom we have not asked.
 func TestNobodyIsGivenWhatHeHasNotAskedFor(t *testing.T) {
 	for _, kind := range []byte{kindTook, kindWorks, kindTookImports, kindImports} {

@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -134,16 +135,31 @@ func (n *node) passOn() {
 	n.claims, n.importClaims = nil, nil
 }
 
-// merged puts what the same node claims into one claim.
+// merged puts what the same node claims into one claim, each work once, in the highest of its terms: with all that it claimed one after the other we would name more works
+// than there are, and be given up for it.
 func merged(claims []steal.Claim) (all []steal.Claim) {
-	at := map[int]int{} // by rank
+	terms := map[int]map[int]uint32{} // by rank, by work
 	for _, c := range claims {
-		if k, ok := at[c.Node]; ok {
-			all[k].Hands = append(all[k].Hands, c.Hands...)
-			continue
+		if terms[c.Node] == nil {
+			terms[c.Node] = map[int]uint32{}
 		}
-		at[c.Node] = len(all)
-		all = append(all, steal.Claim{Node: c.Node, Hands: slices.Clone(c.Hands)})
+		for _, h := range c.Hands {
+			for w := h.Lo; w < h.Hi; w++ {
+				terms[c.Node][w] = max(terms[c.Node][w], h.Term)
+			}
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(terms)) {
+		c := steal.Claim{Node: node}
+		for _, w := range slices.Sorted(maps.Keys(terms[node])) {
+			term := terms[node][w]
+			if k := len(c.Hands) - 1; k >= 0 && c.Hands[k].Hi == w && c.Hands[k].Term == term {
+				c.Hands[k].Hi++
+			} else {
+				c.Hands = append(c.Hands, steal.Hand{Lo: w, Hi: w + 1, Term: term})
+			}
+		}
+		all = append(all, c)
 	}
 	return all
 }
