@@ -18,6 +18,7 @@ type Network struct {
 	capacity []int32   // by channel
 	rate     []float64 // by capacity: bytes per second that can be used; see usable
 	said     []float64 // and those that it is said to have
+	clipped  bool      // they are not the same
 	out      [][]int32 // by place: channels that leave it
 
 	route func(path []int32, from, to int32) ([]int32, bool) // in a tree there is only one
@@ -60,7 +61,6 @@ func NewNetwork(hosts int, names []string, links []Link, route func(path []int32
 		n.out[l.B] = append(n.out[l.B], int32(2*i+1))
 	}
 	n.said = slices.Clone(n.rate)
-	n.usable()
 	n.plant()
 	return n
 }

@@ -70,6 +70,7 @@ type Planner struct {
 	rates []float64
 	ranks []proof // of each class that has been planned
 	stage int
+	known bool              // rates are those of these transfers, see clip
 	warm  bool              // the programs have been solved before, for other transfers or rates
 	begun bool              // the one with floors knows the floor
 	early bool              // and goes first
@@ -114,6 +115,7 @@ func New(net *Network, o Options) (*Planner, error) {
 // Add adds a transfer and returns its number, under which plans have it.
 func (p *Planner) Add(t Transfer) (int, error) {
 	k := len(p.demands)
+	p.net.believe()
 	d, lost, err := p.net.normal(k, t)
 	if err != nil {
 		return 0, err
@@ -146,8 +148,8 @@ func (p *Planner) SetRate(channel int, rate float64) error {
 	}
 	c := p.net.capacity[channel]
 	opens := (p.net.rate[c] == 0) != (rate == 0)
-	p.net.said[c] = rate
-	p.net.usable()
+	p.net.believe()
+	p.net.rate[c], p.net.said[c] = rate, rate
 	p.first = p.first[:0]
 	if opens {
 		p.lost = nil
@@ -176,11 +178,13 @@ func (p *Planner) again(anew bool) {
 	if p.main == p.free {
 		p.main = nil
 	}
+	p.known = false
 	p.warm = p.free != nil && !anew && !p.uneven() && (p.pairs() <= p.many || p.o.Floor == 0)
 	if !p.warm {
 		p.free, p.main, p.theta = nil, nil, nil
 		return
 	}
+	p.clip()
 	if p.theta != nil {
 		p.theta.change(p.demands, p.first)
 	}
@@ -191,6 +195,14 @@ func (p *Planner) again(anew bool) {
 				g.take(q)
 			}
 		}
+	}
+}
+
+// clip makes rates those that the transfers that there are now are planned by.
+func (p *Planner) clip() {
+	if !p.known {
+		p.net.usable(p.demands)
+		p.known = true
 	}
 }
 
@@ -219,6 +231,7 @@ func (p *Planner) widest(k int) (pipes []pipe) {
 // First is a plan at once, without a linear program: the widest pipelines of each transfer, at
 // rates that are fair. Its bound is what the destinations' links let in.
 func (p *Planner) First() *Plan {
+	p.clip()
 	rates := p.fair(p.first, slices.Clone(p.net.rate), p.weight)
 	plan := p.result(p.first, rates)
 	g := &generation{net: p.net, demands: p.demands, worth: p.even()}
@@ -318,6 +331,7 @@ func (p *Planner) In(mode string) (*Plan, error) {
 	if mode == Exact && !p.net.tree {
 		return nil, fmt.Errorf("mode exact: the network is not a tree whose hosts have one link each; take optimal")
 	}
+	p.clip()
 	var pipes []pipe
 	var rates []float64
 	var err error

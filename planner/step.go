@@ -16,6 +16,7 @@ const (
 
 // Step makes the plan better, by one round of column generation, or its bound. It says whether there is more to do.
 func (p *Planner) Step() (more bool, err error) {
+	p.clip()
 	many := p.pairs() > p.many
 	switch p.stage {
 	case finding:

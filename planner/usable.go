@@ -5,14 +5,15 @@ import "slices"
 // far is how many times as wide as all that can come over it a link is at least for planning to take it for narrower.
 const far = 1000
 
-// usable sets the rates that are planned by. A link that is there to be no obstacle may be said to be as wide as one likes; beside it the numbers of all others
-// would be rounding to the linear program. So what is far wider than all that hosts can ever send over it is twice as wide as that. No
+// usable sets the rates that these transfers are planned by. A link that is there to be no obstacle may be said to be as wide as one likes; beside it the numbers of all others
+// would be rounding to the linear program. So what is far wider than all that transfers can ever send over it is twice as wide as that. No
 // plan can tell the difference.
 //
-// What can come over a channel is no more than all hosts together can send to others; and no more than can come to the switch from elsewhere, or leave it at the
+// A transfer brings no more to any of its hosts than all of its sources together can send, and every byte on any link comes in at a destination. What can come over a
+// channel is no more than that; and no more than can come to the switch from elsewhere, or leave it at the
 // other end. That is asked again until nothing changes, mostly as often as there are links between two hosts: O(channels) each time.
-func (n *Network) usable() {
-	copy(n.rate, n.said)
+func (n *Network) usable(demands []demand) {
+	n.believe()
 	narrow, wide := 0.0, 0.0
 	for _, r := range n.said {
 		if r > 0 && (narrow == 0 || r < narrow) {
@@ -34,9 +35,34 @@ func (n *Network) usable() {
 			takes[h] += most[c^1]
 		}
 	}
+	goes, comes := make([]float64, n.hosts), make([]float64, n.hosts)
+	for k := range demands {
+		d := &demands[k]
+		from, into := 0.0, 0.0
+		for _, s := range d.sources {
+			from += sends[s]
+		}
+		for _, h := range d.dests {
+			comes[h] += from
+			goes[h] += from
+			into += min(takes[h], from)
+		}
+		for _, s := range d.sources {
+			goes[s] += into
+		}
+	}
 	all := 0.0
-	for h, others := range withoutOne(sends, nil) {
-		all += min(takes[h], others)
+	for h := range n.hosts {
+		comes[h] = min(takes[h], comes[h])
+		all += comes[h]
+	}
+	if all == 0 {
+		return
+	}
+	for h := range n.hosts {
+		for _, c := range n.out[h] {
+			most[c], most[c^1] = min(most[c], goes[h]), min(most[c^1], comes[h])
+		}
 	}
 	for c := range most {
 		most[c] = min(most[c], all)
@@ -71,10 +97,22 @@ func (n *Network) usable() {
 	for c, m := range most {
 		come[n.capacity[c]] += m
 	}
+	n.clipped = true
 	for k, r := range n.said {
-		if come[k] > 0 && r > far*come[k] {
+		switch {
+		case come[k] == 0: // nobody uses it
+			n.rate[k] = min(r, 2*all)
+		case r > far*come[k]:
 			n.rate[k] = 2 * come[k]
 		}
+	}
+}
+
+// believe takes all links to be as wide as they are said to be.
+func (n *Network) believe() {
+	if n.clipped {
+		copy(n.rate, n.said)
+		n.clipped = false
 	}
 }
 
