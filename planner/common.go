@@ -147,14 +147,20 @@ func (c *common) round() (more bool, err error) {
 		return false, err
 	}
 	c.rates = c.market.held()
-	got := c.got()
+	if c.market.sol.Early { // perhaps before each transfer has something
+		if even := c.even(); c.least(even) > c.least(c.rates) {
+			c.rates = even
+		}
+		c.theta = c.least(c.rates)
+		return true, nil
+	}
+	c.theta = c.least(c.rates)
 	has := make([]bool, len(c.demands))
 	for _, k := range c.of {
 		if k >= 0 {
 			has[k] = true
 		}
 	}
-	c.theta = math.Inf(1)
 	worth := 0.0
 	for cap, r := range c.market.row {
 		if r >= 0 {
@@ -169,7 +175,6 @@ func (c *common) round() (more bool, err error) {
 		if len(d.dests) == 0 {
 			continue
 		}
-		c.theta = min(c.theta, got[k])
 		var set []pipe
 		var spent float64
 		set, spent, least[k] = c.cheapest(k)
@@ -231,15 +236,52 @@ func (c *common) covered(k int) (set []pipe, shares []float64, cost, least float
 	return set, shares, all.cost, least
 }
 
-// got is what the sets of each demand bring in the last solution.
-func (c *common) got() []float64 {
+// got is what the sets of each demand bring at these rates.
+func (c *common) got(rates []float64) []float64 {
 	got := make([]float64, len(c.demands))
-	for j, r := range c.rates {
+	for j, r := range rates {
 		if k := c.of[j]; k >= 0 {
 			got[k] += r
 		}
 	}
 	return got
+}
+
+// least is what all have at these rates; infinite if there is nobody.
+func (c *common) least(rates []float64) float64 {
+	least := math.Inf(1)
+	for k, v := range c.got(rates) {
+		if len(c.demands[k].dests) > 0 {
+			least = min(least, v)
+		}
+	}
+	return least
+}
+
+// even are rates, by column, at which the first set of each demand brings the same, as much as there is.
+func (c *common) even() []float64 {
+	rates, load := make([]float64, len(c.sets)), make([]float64, len(c.market.prog.B))
+	has := make([]bool, len(c.demands))
+	for j, k := range c.of {
+		if k >= 0 && !has[k] {
+			has[k], rates[j] = true, 1
+			for _, e := range c.market.prog.Entries(int32(j)) {
+				load[e.At] += e.Value
+			}
+		}
+	}
+	share := math.Inf(1)
+	for capacity, r := range c.market.row {
+		if r >= 0 && load[r] > 0 {
+			share = min(share, c.net.rate[capacity]/load[r])
+		}
+	}
+	for j := range rates {
+		if rates[j] > 0 {
+			rates[j] = share
+		}
+	}
+	return rates
 }
 
 // cheapest is a set of pipelines that serves all of a transfer, and what it costs at the prices; no set costs less than least.
@@ -342,7 +384,7 @@ func (t *tolls) cheapestWays() (rows [][]int32) {
 
 // plan are pipelines that give every pair this rate, at most theta, together.
 func (c *common) plan(rate float64) (pipes []pipe, rates []float64) {
-	got := c.got()
+	got := c.got(c.rates)
 	for j, r := range c.rates {
 		k := c.of[j]
 		if k < 0 || r <= 1e-12*got[k] {

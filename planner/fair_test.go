@@ -26,7 +26,7 @@ func TestFairnessCutOff(t *testing.T) {
 		{"a priority", 1, 1, [2]float64{220, 0}},
 		{"a weight", 0, 10, [2]float64{200, 20}},
 	} {
-		for _, cut := range []string{"many pairs", "work", "enough"} {
+		for _, cut := range []string{"many pairs", "work", "enough", "no step"} {
 			o := Options{MaxMin: true}
 			switch cut {
 			case "work":
@@ -50,7 +50,14 @@ func TestFairnessCutOff(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			plan := finished(t, p)
+			if cut != "no step" {
+				finished(t, p)
+			}
+			plan, err := p.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sound(t, p, plan)
 			for k := range hosts {
 				if got, want := plan.Rate(Pair{k, hosts + k}), c.want[k%2]; !near(got, want) {
 					t.Errorf("%s, %s: transfer %d has %v, want %v", c.what, cut, k, got, want)

@@ -6,6 +6,35 @@ import (
 	"github.com/freshet/freshet/topo"
 )
 
+// Who has enough before the program has come to each transfer has a floor nevertheless.
+func TestFloorCutOff(t *testing.T) {
+	const transfers = 100 // more than exchanges until somebody is asked
+	rates := make([][2]float64, 2*transfers)
+	for h := range rates {
+		rates[h] = [2]float64{1000, 1000}
+	}
+	p, err := New(star(rates...), Options{Floor: 0.5, Enough: func() bool { return true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range transfers {
+		if _, err := p.Add(Transfer{Sources: []int{k}, Destinations: []int{transfers + k}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Step(); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := p.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound(t, p, plan)
+	if !near(plan.Theta, 1000) || !near(plan.Floor, 500) || len(plan.Starved) > 0 {
+		t.Errorf("theta %v, floor %v, %d starved; want 1000, 500 and none", plan.Theta, plan.Floor, len(plan.Starved))
+	}
+}
+
 // What the program leaves one pair short of the floor is given to it, however little that is beside what all pairs together are to have.
 func TestNobodyLacksAnythingOfTheFloor(t *testing.T) {
 	for _, weight := range []float64{0, 2} {

@@ -459,14 +459,14 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 	several := len(p.classes()) > 1
 	beforehand := func() float64 { return p.free.value + p.net.brought(p.rest, p.rates) } // with the floors taken off
 	switch {
-	case p.o.MaxMin && p.theta != nil:
+	case p.o.MaxMin:
 		var pipes []pipe
 		var rates []float64
 		switch {
 		case p.tide != nil && p.tide.g.solved():
 			pipes, rates = slices.Clone(p.tide.g.pipes), p.tide.g.rates()
 			p.net.fit(pipes, rates)
-		case !p.uneven(): // theta knows no weights, and gives lower priorities what higher ones would have
+		case p.theta != nil && !p.uneven(): // theta knows no weights, and gives lower priorities what higher ones would have
 			pipes, rates = p.theta.plan(p.theta.theta)
 		}
 		if p.tide == nil || len(p.tide.rising) > 0 { // those that could rise on share what is left

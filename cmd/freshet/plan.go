@@ -90,7 +90,7 @@ Modes, from the plainest to the best:
 					return fmt.Errorf("%s: %w", args[1], err)
 				}
 			}
-			for more := true; more && !o.Enough(); {
+			for more := true; more; more = more && !o.Enough() { // once in any case: the floor is found by it
 				if more, err = p.Step(); err != nil {
 					return err
 				}
