@@ -5,6 +5,30 @@ import (
 	"testing"
 )
 
+// Where fairness comes to no end who shares a pipeline with somebody behind a link that a higher class fills has something all the same.
+func TestFairnessCutOffBehindAFullLink(t *testing.T) {
+	var links []Link
+	for h := range 7 { // u, s, d1, d2, d3 on the first switch; v, d4 on the second
+		links = append(links, Link{A: h, B: 7 + h/5, Rate: 1000, Back: 1000})
+	}
+	links = append(links, Link{A: 7, B: 8, Rate: 100, Back: 100})
+	n := NewNetwork(7, []string{"u", "s", "d1", "d2", "d3", "v", "d4", "a", "b"}, links, nil)
+	p, plan := planned(t, n, Options{MaxMin: true, Work: 1},
+		Transfer{Name: "y", Sources: []int{0}, Destinations: []int{5}, Priority: 1},
+		Transfer{Name: "x", Sources: []int{1}, Destinations: []int{2, 3, 4, 6}})
+	if len(p.first) != 2 {
+		t.Fatalf("the widest pipelines are %v", p.first)
+	}
+	for _, h := range []int{2, 3, 4} {
+		if got := plan.Rate(Pair{1, h}); got < 300 {
+			t.Errorf("host %d has %v", h, got)
+		}
+	}
+	if got := plan.Rate(Pair{0, 5}); !near(got, 100) {
+		t.Errorf("the higher class has %v", got)
+	}
+}
+
 // Where fairness comes to no end, since there are too many pairs or planning may not go on, higher priorities still have what they can, and weights count.
 func TestFairnessCutOff(t *testing.T) {
 	const hosts = 8 // as many on each of two switches

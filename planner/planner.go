@@ -257,6 +257,45 @@ func (p *Planner) fair(pipes []pipe, left []float64, weight func(q *pipe) float6
 	return rates
 }
 
+// direct are pipelines of one destination each, from the source with the widest way over what is left, for those who have nothing: the widest pipelines of
+// a transfer may all cross a link that a higher class fills.
+func (p *Planner) direct(pipes []pipe, rates, left []float64) (direct []pipe) {
+	has := map[member]float64{}
+	for i := range pipes {
+		for _, h := range pipes[i].hosts[1:] {
+			has[member{pipes[i].demand, h}] += rates[i]
+		}
+	}
+	for k := range p.demands {
+		d := &p.demands[k]
+		for _, h := range d.dests {
+			nothing := 1e-9 * p.net.brings(h)
+			if has[member{k, h}] > nothing {
+				continue
+			}
+			var best pipe
+			most := nothing
+			for _, s := range d.sources {
+				q, ok := p.net.pipe(k, []int32{s, h})
+				if !ok {
+					continue
+				}
+				width := math.Inf(1)
+				for _, u := range q.use {
+					width = min(width, left[u.capacity])
+				}
+				if width > most {
+					best, most = q, width
+				}
+			}
+			if most > nothing {
+				direct = append(direct, best)
+			}
+		}
+	}
+	return direct
+}
+
 // weight is that of a pipeline's transfer.
 func (p *Planner) weight(q *pipe) float64 { return p.demands[q.demand].weight }
 
@@ -476,6 +515,9 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 			}
 			pipes = append(pipes, p.first...)
 			rates = append(rates, p.fair(p.first, left, p.weight)...)
+			direct := p.direct(pipes, rates, left)
+			pipes = append(pipes, direct...)
+			rates = append(rates, p.fair(direct, left, p.weight)...)
 		}
 		return pipes, rates, nil
 	case p.classed(), !several && p.holds(p.plan):
