@@ -7,17 +7,18 @@ import (
 	"github.com/freshet/freshet/sim"
 )
 
-// What a simulation may have, so that it takes some seconds at most: flows, and the sum of uses² of each. For the level of a link it looks at all links of the flows over it.
+// What a simulation may have, so that it takes some seconds at most: flows, and looks at links. For the level of a link it looks at all links of the flows over it, which is the sum
+// of uses² of each flow whenever what is free is shared out anew: for each flow that ends, half of them on average, or as much as a hundred times for all.
 const (
 	mostFlows = 3000
-	mostUses  = 1e8
+	mostLooks = 1e9
 )
 
 // Finish estimates when each transfer of a plan would be through, in seconds from the beginning, by a fluid simulation: each flow
 // moves the largest share of the data that one of its destinations wants of it, at the rate of the plan; what flows that are through
 // leave free goes to the others, max-min fair. Flows of transfers without a size go on for ever, at their rates. By transfer; 0 for one without a size or with nothing to do,
 // infinite for one of which some destination is starved; those out of reach do not count. What is free is shared out anew when a hundredth of those that still
-// move have ended; where there is too much to simulate nothing is, and the estimate is on the safe side.
+// move have ended, until somebody has enough; where there is too much to simulate nothing is. Then the estimate is on the safe side.
 func (p *Planner) Finish(plan *Plan) []float64 {
 	finish := make([]float64, len(p.demands))
 	for _, s := range plan.Starved {
@@ -31,7 +32,7 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 	}
 	var pipes []pipe
 	var planned, bytes []float64
-	uses := 0.0
+	looks := 0.0                     // for all flows once
 	have := slices.Clone(p.net.rate) // beside flows that never end
 	for _, f := range plan.Flows {
 		if p.given[f.Transfer].Size > 0 {
@@ -65,9 +66,9 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 			continue
 		}
 		pipes, planned, bytes = append(pipes, q), append(planned, f.Rate), append(bytes, size*share)
-		uses += float64(len(q.use)) * float64(len(q.use))
+		looks += float64(len(q.use)) * float64(len(q.use))
 	}
-	if len(pipes) > mostFlows || uses > mostUses {
+	if len(pipes) > mostFlows || looks*min(float64(len(pipes))/2, 100) > mostLooks {
 		for i, b := range bytes {
 			finish[pipes[i].demand] = max(finish[pipes[i].demand], b/planned[i])
 		}
@@ -106,7 +107,7 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 		moving[i] = false
 		s.Stop(ev.Flow)
 		finish[pipes[i].demand] = max(finish[pipes[i].demand], s.Now())
-		if going, ended = going-1, ended+1; 100*ended < going {
+		if going, ended = going-1, ended+1; 100*ended < going || p.enough() {
 			continue
 		}
 		ended = 0

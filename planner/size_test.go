@@ -134,18 +134,50 @@ func TestFinishOfMany(t *testing.T) {
 	}
 }
 
-// Flows over very many hosts are not simulated, each has its rate.
+// Flows over very many hosts are not simulated, nor are fewer that are as much to share out for: each has its rate.
 func TestFinishOfLong(t *testing.T) {
-	const flows, dests = 120, 8000
+	for _, c := range []struct{ flows, dests int }{{120, 8000}, {95, 300}} {
+		p, plan := long(t, c.flows, c.dests, Options{})
+		var finish []float64
+		if got := allocated(func() { finish = p.Finish(plan) }); got > 200<<20 {
+			t.Errorf("it took %d MB of memory", got>>20)
+		}
+		for k, f := range finish {
+			if !near(f, float64(200*(k+1))) {
+				t.Fatalf("%d flows: %d is through after %v s", c.flows, k, f)
+			}
+		}
+	}
+}
+
+// Who has enough waits for no more to be shared out.
+func TestEnoughOfFinish(t *testing.T) {
+	asked := 0
+	p, plan := long(t, 5, 3, Options{Enough: func() bool { asked++; return asked > 1 }})
+	finish := p.Finish(plan)
+	// The first is through after 200 s. Then four share what five had.
+	for k, f := range finish {
+		if want := 200 + float64(200*k)*4/5; !near(f, want) {
+			t.Errorf("%d is through after %v s, want %v", k, f, want)
+		}
+	}
+	if asked < 2 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+// long is a plan of so many flows on one star, each from the same host to so many, one after the other in size.
+func long(t *testing.T, flows, dests int, o Options) (*Planner, *Plan) {
+	t.Helper()
 	rates := make([][2]float64, dests+1)
 	for i := range rates {
-		rates[i] = [2]float64{1000, 1000}
+		rates[i] = [2]float64{5 * float64(flows), 5 * float64(flows)}
 	}
 	all := make([]int, dests+1)
 	for i := range all {
 		all[i] = i
 	}
-	p, err := New(star(rates...), Options{})
+	p, err := New(star(rates...), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,15 +191,7 @@ func TestFinishOfLong(t *testing.T) {
 			plan.rates[Pair{k, h}] = 5
 		}
 	}
-	var finish []float64
-	if got := allocated(func() { finish = p.Finish(plan) }); got > 200<<20 {
-		t.Errorf("it took %d MB of memory", got>>20)
-	}
-	for k, f := range finish {
-		if !near(f, float64(200*(k+1))) {
-			t.Fatalf("%d is through after %v s", k, f)
-		}
-	}
+	return p, plan
 }
 
 // A transfer with very many destinations on a network with cycles keeps its first pipelines, beside others that are planned for.

@@ -75,12 +75,11 @@ Modes, from the plainest to the best:
 			second := &highs.Solver{} // costs nothing unless it is asked
 			defer second.Close()
 			o.Second = second
-			began := time.Now()
-			least := within // until planning ends
+			began, limit := time.Now(), within // until planning ends; 0: never
 			if o.Mode == planner.Paper || o.Mode == planner.Single {
-				least /= 2 // the bound first, and what these modes do then
+				limit /= 2 // the bound first, and what these modes do then
 			}
-			o.Enough = func() bool { return within > 0 && time.Since(began) >= least || cmd.Context().Err() != nil }
+			o.Enough = func() bool { return limit > 0 && time.Since(began) >= limit || cmd.Context().Err() != nil }
 			p, err := planner.New(planner.On(g), o)
 			if err != nil {
 				return usageError{err}
@@ -98,15 +97,17 @@ Modes, from the plainest to the best:
 					return err
 				}
 			}
-			least = within
+			limit = within
 			plan, err := p.Plan()
 			if err != nil {
 				return err
 			}
+			took := time.Since(began)
+			limit = 0 // what follows is no planning
+			v := newPlanView(g, p, plan, transfers, took)
 			if err := cmd.Context().Err(); err != nil {
 				return err
 			}
-			v := newPlanView(g, p, plan, transfers, time.Since(began))
 			w := cmd.OutOrStdout()
 			if svg != "" {
 				if err := os.WriteFile(svg, v.picture(args[1]), 0o666); err != nil {
@@ -115,7 +116,11 @@ Modes, from the plainest to the best:
 			}
 			var modes []planMode
 			if compare {
-				if modes, err = v.compare(cmd.Context(), func() { began = time.Now() }); err != nil {
+				if modes, err = v.compare(cmd.Context(), func(plan func()) {
+					began, limit = time.Now(), within
+					plan()
+					limit = 0
+				}); err != nil {
 					return err
 				}
 			}
@@ -484,16 +489,14 @@ func (v *planView) explain(w io.Writer) {
 	}
 }
 
-// compare plans in all modes. Each begins anew with the time that it may take.
-func (v *planView) compare(ctx context.Context, begin func()) (modes []planMode, err error) {
+// compare plans in all modes. within calls what plans, with the time that it may take.
+func (v *planView) compare(ctx context.Context, within func(plan func())) (modes []planMode, err error) {
 	for _, mode := range planner.Modes {
 		runtime.GC() // one mode's garbage is not collected in the next one's time
 		began := time.Now()
-		begin()
-		plan, err := v.p.In(mode)
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+		var plan *planner.Plan
+		var err error
+		within(func() { plan, err = v.p.In(mode) })
 		if err != nil {
 			if mode == planner.Exact && v.g.Tree() == nil {
 				modes = append(modes, planMode{Mode: mode, Unfit: "on trees only"})
@@ -508,6 +511,9 @@ func (v *planView) compare(ctx context.Context, begin func()) (modes []planMode,
 		last := 0.0
 		for _, f := range v.p.Finish(plan) {
 			last = max(last, f)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
 		modes = append(modes, planMode{Mode: mode, Throughput: plan.Throughput, Bound: finite(plan.Bound), MinRate: plan.MinRate,
 			Starved: len(plan.Starved), FinishS: timed(last), Flows: len(plan.Flows), PlanningS: took.Seconds(), last: last})
