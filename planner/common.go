@@ -175,6 +175,10 @@ func (c *common) round() (more bool, err error) {
 		if len(d.dests) == 0 {
 			continue
 		}
+		if d.sub == nil && d.legs == nil { // it keeps the set that it began with
+			all, certain = all && has[k], false
+			continue
+		}
 		var set []pipe
 		var spent float64
 		set, spent, least[k] = c.cheapest(k)

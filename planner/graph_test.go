@@ -216,6 +216,78 @@ func TestOptimumOnGraphs(t *testing.T) {
 	}
 }
 
+// One transfer that is not priced keeps its first pipelines; the others have what they can have beside it all the same.
+func TestThetaBesideOneThatIsNotPriced(t *testing.T) {
+	better := 0
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 18))
+		p, err := New(testGraph(rng, 3+rng.IntN(4), 5+rng.IntN(3)), Options{Floor: 0.5, Gap: 1e-7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		someTransfers(t, rng, p, 3, 4, false)
+		p.demands[0].legs = nil
+		plan := finished(t, p)
+		// Theta over all pipelines, but of the first transfer those that it has, all at one rate.
+		m := p.net.market(p.net.rate, &lp.Simplex{})
+		theta := m.prog.Column(1)
+		pairs := map[member][]lp.Entry{}
+		load := map[int32]float64{}
+		load0 := make([]float64, len(p.net.rate))
+		for i := range p.first {
+			q := &p.first[i]
+			for _, u := range q.use {
+				load0[u.capacity] += u.times
+				if q.demand == 0 {
+					load[u.capacity] += u.times
+				}
+			}
+		}
+		var uses []use
+		for c := range load0 {
+			if load[int32(c)] > 0 {
+				uses = append(uses, use{int32(c), load[int32(c)]})
+			}
+		}
+		one := m.add(0, uses)
+		for _, h := range p.demands[0].dests {
+			pairs[member{0, h}] = []lp.Entry{{At: one, Value: -1}}
+		}
+		for k := 1; k < len(p.demands); k++ {
+			for _, q := range all(p.net, k, p.demands[k].sources, p.demands[k].dests) {
+				j := m.add(0, q.use)
+				for _, h := range q.hosts[1:] {
+					pairs[member{k, h}] = append(pairs[member{k, h}], lp.Entry{At: j, Value: -1})
+				}
+			}
+		}
+		for k := range p.demands {
+			for _, h := range p.demands[k].dests {
+				m.prog.Row(0, append(pairs[member{k, h}], lp.Entry{At: theta, Value: 1})...)
+			}
+		}
+		want, _, err := m.solve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.Theta < want*(1-1e-2) || p.theta.theta > want*(1+1e-6) {
+			t.Errorf("seed %d: theta %v, found %v; want %v", seed, plan.Theta, p.theta.theta, want)
+		}
+		first := math.Inf(1)
+		for c, l := range load0 {
+			if l > 0 {
+				first = min(first, p.net.rate[c]/l)
+			}
+		}
+		if want > first*1.1 {
+			better++
+		}
+	}
+	if better < 20 {
+		t.Errorf("in %d of 200 cases the first pipelines are not the best: too few to tell", better)
+	}
+}
+
 // ranked are the optima over all pipelines of each class in turn, those before keeping what they have, with a floor.
 func ranked(t *testing.T, p *Planner, share float64) (optima []float64) {
 	t.Helper()
