@@ -87,7 +87,7 @@ func (p *pricer) choices(n int) []choice {
 //
 // One pass from the leaves up keeps for each subtree what it is worth for each number of walks
 // that leave or enter it. The number of walks in a switch's sum is never cut off at what its own link could use: a
-// first child's surplus serves the next. O(destinations × log) for each switch below a switch and for all leaves below one together; only where
+// first child's surplus serves the next. O(sources + destinations × log) for each switch below a switch and for all leaves below one together; only where
 // several subtrees with sources below one switch are odd (see smooth), O(destinations²) for each.
 func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit float64) {
 	p.numbers, p.chosen = p.numbers[:0], p.chosen[:0]
@@ -208,7 +208,7 @@ func (b *band) settle(p *pricer, have []crossing, ending int, pass bool) {
 // sum is what the children of i are worth together, by token and by how many more walks they let
 // out than in, from lo to hi. It is there until the next sum.
 //
-// Those that let most out come first. Destinations right below the switch come last, all at once: so many of them end a walk, and
+// Those that let most out come first, and of sources right below the switch only the one whose walks cost least. Destinations right below the switch come last, all at once: so many of them end a walk, and
 // of the others those pass one on to which that is worth something; whom a walk gains most by ends it.
 func (p *pricer) sum(t *subtree, i int32) (acc [tokens][]float64, lo, hi int32) {
 	which := 0
@@ -240,43 +240,50 @@ func (p *pricer) sum(t *subtree, i int32) (acc [tokens][]float64, lo, hi int32) 
 			}
 		}
 	}
-	for turn := range 3 { // those with sources below, those without, sources
+	for turn := range 2 { // those with sources below, those without
 		for _, ch := range t.children[i] {
+			if t.kind[ch] != passer || t.fed[ch] != (turn == 0) {
+				continue
+			}
 			c := &p.bands[ch]
 			before, blo, bhi := acc, lo, hi
-			switch {
-			case t.kind[ch] == dest:
-			case t.kind[ch] == source && turn == 2:
-				put := next(ch, 0, t.all[i])
-				up := c.through
-				run, from, count := math.Inf(-1), 0, crossing(0)
-				for n := lo; n <= hi; n++ {
-					// run: the best with some walks out of this source that come to n-1, before one more.
-					for k := range tokens {
-						if n <= bhi {
-							put(k, n, before[k][n-blo], 0, k)
-						}
-						if n-1 >= blo && n-1 <= bhi && before[k][n-1-blo] > run {
-							run, from, count = before[k][n-1-blo], k, 0
-						}
-					}
-					run -= up
-					count++
-					put(fed, n, run, count, from)
-				}
-			case t.kind[ch] != source && t.fed[ch] == (turn == 0) && turn < 2:
-				put := next(ch, -c.lo, c.hi)
-				in, out := c.worth[:1-c.lo], c.worth[1-c.lo:]
-				smoothIn, smoothOut := turn == 1 || smooth(in), smooth(out)
-				for k := range tokens {
-					span(before[k], blo, in, c.lo, smoothIn, func(n int32, v float64, d int32) { put(k, n, v, crossing(d), k) })
-					span(before[k], blo, out, 1, smoothOut, func(n int32, v float64, d int32) { put(fed, n, v, crossing(d), k) })
-					for n := blo; n <= bhi; n++ {
-						put(max(k, needy), n, before[k][n-blo]+c.through, through, k)
-						put(fed, n, before[k][n-blo]+c.lend, lends, k)
-					}
+			put := next(ch, -c.lo, c.hi)
+			in, out := c.worth[:1-c.lo], c.worth[1-c.lo:]
+			smoothIn, smoothOut := turn == 1 || smooth(in), smooth(out)
+			for k := range tokens {
+				span(before[k], blo, in, c.lo, smoothIn, func(n int32, v float64, d int32) { put(k, n, v, crossing(d), k) })
+				span(before[k], blo, out, 1, smoothOut, func(n int32, v float64, d int32) { put(fed, n, v, crossing(d), k) })
+				for n := blo; n <= bhi; n++ {
+					put(max(k, needy), n, before[k][n-blo]+c.through, through, k)
+					put(fed, n, before[k][n-blo]+c.lend, lends, k)
 				}
 			}
+		}
+	}
+	cheapest := int32(-1) // of the sources right below: any number of walks may begin there
+	for _, ch := range t.children[i] {
+		if t.kind[ch] == source && (cheapest < 0 || p.bands[ch].through < p.bands[cheapest].through) {
+			cheapest = ch
+		}
+	}
+	if cheapest >= 0 {
+		before, blo, bhi := acc, lo, hi
+		put := next(cheapest, 0, t.all[i])
+		up := p.bands[cheapest].through
+		run, from, count := math.Inf(-1), 0, crossing(0)
+		for n := lo; n <= hi; n++ {
+			// run: the best with some walks out of this source that come to n-1, before one more.
+			for k := range tokens {
+				if n <= bhi {
+					put(k, n, before[k][n-blo], 0, k)
+				}
+				if n-1 >= blo && n-1 <= bhi && before[k][n-1-blo] > run {
+					run, from, count = before[k][n-1-blo], k, 0
+				}
+			}
+			run -= up
+			count++
+			put(fed, n, run, count, from)
 		}
 	}
 	if p.gather(t, i); len(b.leaves) > 0 {
