@@ -77,7 +77,8 @@ type Planner struct {
 	spent int               // work so far
 	drawn map[string][]pipe // by mode
 
-	many int // see manyPairs
+	many     int // see manyPairs
+	patience int // see there
 }
 
 // proof is what no plan exceeds, and why, and the prices that prove it, by capacity: only those that are something.
@@ -109,7 +110,7 @@ func New(net *Network, o Options) (*Planner, error) {
 		return nil, fmt.Errorf("mode exact: the network is not a tree whose hosts have one link each; take optimal")
 	}
 	net.second, net.enough = o.Second, o.Enough
-	return &Planner{net: net, o: o, many: manyPairs}, nil
+	return &Planner{net: net, o: o, many: manyPairs, patience: patience}, nil
 }
 
 // Add adds a transfer and returns its number, under which plans have it.
@@ -601,7 +602,7 @@ func (p *Planner) shares(pipes []pipe, have []float64) ([]float64, error) {
 	asked := 0
 	enough := func() bool {
 		asked++
-		return asked > patience && p.enough()
+		return asked > p.patience && p.enough()
 	}
 	for _, class := range p.classes() {
 		m := p.net.market(have, &lp.Simplex{Seed: 3, Enough: enough})
