@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/freshet/freshet/topo"
@@ -37,9 +38,12 @@ func TestFloorCutOff(t *testing.T) {
 
 // What the program leaves one pair short of the floor is given to it, however little that is beside what all pairs together are to have.
 func TestNobodyLacksAnythingOfTheFloor(t *testing.T) {
-	for _, weight := range []float64{0, 2} {
+	for _, c := range []struct {
+		weight   float64
+		priority int
+	}{{0, 0}, {2, 0}, {0, 1}} {
 		n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 4}, 12, 3, 8)
-		ts[0].Weight = weight
+		ts[0].Weight, ts[0].Priority = c.weight, c.priority
 		p, before := planned(t, n, Options{Floor: 0.9}, ts...)
 		g := p.main
 		if p.plan != nil {
@@ -54,11 +58,11 @@ func TestNobodyLacksAnythingOfTheFloor(t *testing.T) {
 				}
 			}
 		}
-		for i, c := range g.columns {
+		for i, column := range g.columns {
 			if q := &g.pipes[i]; q.demand == least.Transfer {
 				for _, h := range q.hosts[1:] {
 					if int(h) == least.Destination {
-						g.market.sol.X[c] *= 1 - 5e-4
+						g.market.sol.X[column] *= 1 - 5e-4
 						break
 					}
 				}
@@ -70,10 +74,13 @@ func TestNobodyLacksAnythingOfTheFloor(t *testing.T) {
 		}
 		sound(t, p, plan)
 		if plan.MinRate < p.share*(1-1e-9) {
-			t.Errorf("weight %v: %v of %v has %v, the floor is %v", weight, least.Destination, least.Transfer, plan.Rate(least), p.share)
+			t.Errorf("%+v: %v of %v has %v, the floor is %v", c, least.Destination, least.Transfer, plan.Rate(least), p.share)
 		}
 		if plan.Bound != before.Bound || plan.Throughput < before.Throughput*(1-5e-3) {
-			t.Errorf("weight %v: throughput %v, bound %v (%s); before %v, %v (%s)", weight, plan.Throughput, plan.Bound, plan.BoundBy, before.Throughput, before.Bound, before.BoundBy)
+			t.Errorf("%+v: throughput %v, bound %v (%s); before %v, %v (%s)", c, plan.Throughput, plan.Bound, plan.BoundBy, before.Throughput, before.Bound, before.BoundBy)
+		}
+		if c.priority > 0 && !strings.Contains(plan.Classes[1].BoundBy, "lack a little of a floor") {
+			t.Errorf("%+v: the class after has the bound %v by %s", c, plan.Classes[1].Bound, plan.Classes[1].BoundBy)
 		}
 	}
 }

@@ -16,7 +16,7 @@ const (
 	Pipeline = "pipeline" // the paper's initial plan: the widest pipelines, each transfer by itself
 	Paper    = "paper"    // that, and re-planned until nothing improves
 	Exact    = "exact"    // the widest pipelines there are, each transfer by itself; trees only
-	Single   = "single"   // one pipeline for each destination, mayLack from the optimum
+	Single   = "single"   // one pipeline for each destination, rounded from the optimum
 	Optimal  = "optimal"  // destinations take disjoint ranges from several pipelines
 )
 
@@ -449,9 +449,12 @@ func (p *Planner) class(plan *Plan) {
 	if !p.uneven() || p.o.MaxMin {
 		return
 	}
-	classed := p.classed()
-	for i, class := range p.classes() {
+	classed, classes := p.classed(), p.classes()
+	for i, class := range classes {
 		c := Class{Priority: class, Bound: math.Inf(1), BoundBy: "nothing: planning ended before it came to this class", Gap: math.NaN()}
+		if len(p.ranks) == len(classes) { // see mended
+			c.BoundBy = "nothing: what the program proves is of plans that lack a little of a floor"
+		}
 		for _, f := range plan.Flows {
 			if d := &p.demands[f.Transfer]; d.priority == class {
 				v := f.Rate * float64(len(f.Hosts)-1)
