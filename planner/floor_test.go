@@ -36,6 +36,26 @@ func TestFloorCutOff(t *testing.T) {
 	}
 }
 
+// What has been taken out has no floor, and a price of it lowers no bound.
+func TestFloorsOfTheGone(t *testing.T) {
+	n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 4}, 12, 3, 8)
+	p, _ := planned(t, n, Options{Floor: 0.9}, ts...)
+	if len(p.main.held) == 0 {
+		t.Fatal("no floor has a row")
+	}
+	h := p.main.held[0]
+	p.Remove(h.demand)
+	if err := p.main.solve(); err != nil {
+		t.Fatal(err)
+	}
+	y := p.main.market.sol.Y
+	y[h.row] = 0
+	want := p.main.charged()
+	if y[h.row] = 1; p.main.charged() != want {
+		t.Errorf("with a price of a floor that is gone %+v, without %+v", p.main.charged(), want)
+	}
+}
+
 // What the program leaves one pair short of the floor is given to it, however little that is beside what all pairs together are to have.
 func TestNobodyLacksAnythingOfTheFloor(t *testing.T) {
 	for _, c := range []struct {

@@ -280,19 +280,20 @@ type charges struct {
 }
 
 func (g *generation) charged() (c charges) {
-	all := 0.0
-	for i, b := range g.market.prog.B {
-		all += b * g.market.sol.Y[i]
-	}
+	paid := func(row int32) float64 { return g.market.prog.B[row] * g.market.sol.Y[row] * g.market.unit }
 	for k, r := range g.market.row {
 		if r >= 0 {
 			c.whole += g.net.rate[k] * g.market.price[k]
-			c.capacity += g.market.prog.B[r] * g.market.sol.Y[r] * g.market.unit
+			c.capacity += paid(r)
 		}
 	}
-	c.rest = all*g.market.unit - c.capacity
-	for _, h := range g.held { // what is proved is of plans that hold the floor, without the margin
-		c.rest += margin * g.floor * g.market.sol.Y[h.row]
+	for _, h := range g.held {
+		if !g.gone[h.demand] { // what is proved is of plans that hold the floor, without the margin
+			c.rest += paid(h.row) + margin*g.floor*g.market.sol.Y[h.row]
+		}
+	}
+	for _, r := range g.ranks {
+		c.rest += paid(r.row)
 	}
 	return c
 }
