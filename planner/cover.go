@@ -19,7 +19,7 @@ type cover struct {
 //
 // It is a linear program of pipelines with a row for each destination, whose price is what the destination pays. More pipelines come as in all programs
 // here: those that cost less than their destinations pay. If certain is set the tables of surely say which do, and the
-// answer is exact; else they are found greedily, and least is not known: 0.
+// answer is exact; else they are found greedily, and least is not known: 0. When somebody has enough it is the cheapest so far.
 func (p *pricer) cover(t *tolls, certain bool) (c cover, least float64) {
 	price := func(row []int32) (sum float64) {
 		before := int32(root)
@@ -46,7 +46,7 @@ func (p *pricer) cover(t *tolls, certain bool) (c cover, least float64) {
 	}
 	begin = append(begin, once...)
 
-	prog, solver := &lp.Program{}, &lp.Simplex{Seed: 6}
+	prog, solver := &lp.Program{}, &lp.Simplex{Seed: 6, Enough: p.net.enough}
 	for range t.n {
 		prog.Floor(1, 2) // what no destination pays: one of those to begin with costs 1 at most
 	}
@@ -95,6 +95,9 @@ func (p *pricer) cover(t *tolls, certain bool) (c cover, least float64) {
 			}
 			now.cost /= fewest
 			c = now
+		}
+		if sol.Early {
+			return c, least
 		}
 		paid := 0.0
 		for d := range value {

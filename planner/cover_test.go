@@ -181,6 +181,27 @@ func TestCover(t *testing.T) {
 	}
 }
 
+// Who has enough waits for no cover: the cheapest ways to all are one.
+func TestEnoughOfCover(t *testing.T) {
+	const hosts = 100 // more than exchanges until somebody is asked
+	n := claw(hosts)
+	var dests []int32
+	for h := range int32(hosts - 1) {
+		dests = append(dests, h+1)
+	}
+	price := make([]float64, len(n.rate))
+	price[n.capacity[0]] = 1
+	p := &pricer{net: n, price: price}
+	p.tolls.of(n.legs([]int32{0}, dests), price)
+	whole, _ := p.cover(&p.tolls, false)
+	asked := 0
+	greedily(&p.tolls, make([]float64, p.tolls.n), true, func() bool { asked++; return false })
+	n.enough = func() bool { asked--; return asked < 0 } // once those that serve each once are there
+	if got, _ := p.cover(&p.tolls, false); got.cost != hosts-1 || whole.cost > hosts-2 || asked != -1 {
+		t.Errorf("a cover of %v, want %v; the whole one is %v", got.cost, hosts-1, whole.cost)
+	}
+}
+
 // cheapestCover is what the cheapest one costs, of all pipelines that there are.
 func cheapestCover(t *testing.T, p *pricer, sources, dests []int32) float64 {
 	t.Helper()
