@@ -74,7 +74,7 @@ func BenchmarkPlan(b *testing.B) {
 				var moments []moment
 				for more := true; more; {
 					more = step()
-					if p.share > 0 == (c.floor > 0) && (p.main != nil || p.rest != nil || p.share == 0) {
+					if p.share > 0 == (c.floor > 0) && (p.floored != nil || p.rest != nil || p.share == 0) {
 						v, _ := p.Bound()
 						moments = append(moments, moment{time.Since(began), v})
 					}

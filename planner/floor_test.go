@@ -40,19 +40,19 @@ func TestFloorCutOff(t *testing.T) {
 func TestFloorsOfTheGone(t *testing.T) {
 	n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 4}, 12, 3, 8)
 	p, _ := planned(t, n, Options{Floor: 0.9}, ts...)
-	if len(p.main.held) == 0 {
+	if len(p.floored.held) == 0 {
 		t.Fatal("no floor has a row")
 	}
-	h := p.main.held[0]
+	h := p.floored.held[0]
 	p.Remove(h.demand)
-	if err := p.main.solve(); err != nil {
+	if err := p.floored.solve(); err != nil {
 		t.Fatal(err)
 	}
-	y := p.main.market.sol.Y
+	y := p.floored.market.sol.Y
 	y[h.row] = 0
-	want := p.main.charged()
-	if y[h.row] = 1; p.main.charged() != want {
-		t.Errorf("with a price of a floor that is gone %+v, without %+v", p.main.charged(), want)
+	want := p.floored.charged()
+	if y[h.row] = 1; p.floored.charged() != want {
+		t.Errorf("with a price of a floor that is gone %+v, without %+v", p.floored.charged(), want)
 	}
 }
 
@@ -65,9 +65,9 @@ func TestNobodyLacksAnythingOfTheFloor(t *testing.T) {
 		n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 4}, 12, 3, 8)
 		ts[0].Weight, ts[0].Priority = c.weight, c.priority
 		p, before := planned(t, n, Options{Floor: 0.9}, ts...)
-		g := p.main
-		if p.plan != nil {
-			g = p.plan
+		g := p.floored
+		if p.weighed != nil {
+			g = p.weighed
 		}
 		// Whoever has least has a thousandth less than that.
 		var least Pair

@@ -194,7 +194,7 @@ func (g *generation) values(k int, less float64) (v []float64, some bool) {
 // least is what a pipeline must be worth more than it costs, to be worth a column.
 const least = 1e-7
 
-// certain says whether pricing knows of nothing better for demand k.
+// certain says whether pricing knows of nothing better for d.
 func (d *demand) certain() bool { return d.sub != nil || d.legs == nil || d.legs.certain() }
 
 // price adds pipelines that are worth more than they cost, of each transfer the best set, and proves a bound: at once where pricing is

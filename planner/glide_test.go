@@ -30,7 +30,7 @@ func TestGlides(t *testing.T) {
 				if more, err = p.Step(); err != nil {
 					t.Fatal(err)
 				}
-				if g = p.main; floor == 0 {
+				if g = p.floored; floor == 0 {
 					g = p.free
 				}
 				if value, bound := p.Bound(); g != nil && g.solved() && value > 0.985*bound {
@@ -109,7 +109,7 @@ func TestGlidesHoldFloors(t *testing.T) {
 				if more, err = p.Step(); err != nil {
 					t.Fatal(err)
 				}
-				if p.main == nil || p.main.glide == nil || !p.main.solved() {
+				if p.floored == nil || p.floored.glide == nil || !p.floored.solved() {
 					continue
 				}
 				if glided++; glided > 4 {

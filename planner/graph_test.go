@@ -486,7 +486,7 @@ func TestManyDestinationsOnGraphs(t *testing.T) {
 			ts[k].Destinations = ts[k].Destinations[:6]
 		}
 		p, plan := planned(t, n, Options{}, ts...)
-		g := p.main
+		g := p.floored
 		if err := g.solve(); err != nil { // what was added last has no prices yet
 			t.Fatal(err)
 		}
@@ -591,7 +591,7 @@ func TestSecondSolver(t *testing.T) {
 			t.Errorf("asked %d times where nothing fails", *asked)
 		}
 		// The programs of column generation, once more, by HiGHS alone.
-		for _, m := range []*market{p.main.market, p.free.market} {
+		for _, m := range []*market{p.floored.market, p.free.market} {
 			sol, err := second.Solve(m.prog)
 			if err != nil {
 				t.Fatal(err)
@@ -600,7 +600,7 @@ func TestSecondSolver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if value, bound = value*m.unit, bound*m.unit; m == p.main.market && (!near(value, want.Throughput) || !near(bound, want.Throughput)) {
+			if value, bound = value*m.unit, bound*m.unit; m == p.floored.market && (!near(value, want.Throughput) || !near(bound, want.Throughput)) {
 				t.Errorf("floor %v: HiGHS has %v, its dual %v; we have %v", floor, value, bound, want.Throughput)
 			}
 		}

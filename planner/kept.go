@@ -10,8 +10,8 @@ const atOnce = 200
 // half a second from its beginning; nil if there is none, or it has been solved since.
 func (p *Planner) goesOn() *generation {
 	g := p.free
-	if p.o.Floor > 0 && p.main != nil {
-		g = p.main
+	if p.o.Floor > 0 && p.floored != nil {
+		g = p.floored
 	}
 	if !p.warm || p.net.tree && p.pairs() < glidesFrom || p.o.MaxMin || g == nil || g.solved() {
 		return nil

@@ -64,7 +64,7 @@ func (l *legs) way(a, d int) []int32 {
 // time doubles with each one more.
 const few = 12
 
-// certain says whether best knows of nothing better.
+// certain says whether surely knows of nothing better.
 func (l *legs) certain() bool { return len(l.hosts)-l.sources <= few }
 
 // tolls is what legs cost at some prices. The sources are one root, since a pipeline begins at

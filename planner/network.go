@@ -9,8 +9,8 @@ import (
 // Network is what planning needs to know of a network: places, hosts first, and
 // links between them, each with two channels: 2·l from the first end of link l to the second,
 // 2·l+1 back. A channel takes from one capacity; both channels of a
-// half-duplex link take from the same. Hosts pass nothing on. It does not change but by SetRate; not
-// for concurrent use.
+// half-duplex link take from the same. Hosts pass nothing on. A Network is one Planner's, whose options and transfers
+// it knows.
 type Network struct {
 	hosts    int
 	names    []string

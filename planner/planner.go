@@ -57,25 +57,25 @@ type Planner struct {
 	lost    []Unreachable
 	given   []Transfer
 
-	first []pipe             // the widest pipelines of each transfer
-	pool  []pipe             // what the last plan used
-	had   map[string]float64 // by name, of those in pool: bytes per second
-	theta *common
-	share float64     // bytes per second that each pair is to have
-	main  *generation // the optimum with floors
-	free  *generation // and without; the same as main if there are none
-	plan  *generation // what is planned by, if that is not throughput of equal weights
-	tide  *tide       // and if it is fairness alone
-	rest  []pipe      // pipelines that give the floor, where it is taken off the capacities of free beforehand
-	rates []float64
-	ranks []proof // of each class that has been planned
-	stage int
-	known bool              // rates are those of these transfers, see clip
-	warm  bool              // the programs have been solved before, for other transfers or rates
-	begun bool              // the one with floors knows the floor
-	early bool              // and goes first
-	spent int               // work so far
-	drawn map[string][]pipe // by mode
+	first   []pipe             // the widest pipelines of each transfer
+	pool    []pipe             // what the last plan used
+	had     map[string]float64 // by name, of those in pool: bytes per second
+	theta   *common
+	share   float64     // bytes per second that each pair is to have
+	floored *generation // the optimum with floors
+	free    *generation // and without; the same as floored if there are none
+	weighed *generation // what is planned by, if that is not throughput of equal weights
+	tide    *tide       // and if it is fairness alone
+	rest    []pipe      // pipelines that give the floor, where it is taken off the capacities of free beforehand
+	rates   []float64
+	ranks   []proof // of each class that has been planned
+	stage   int
+	known   bool              // rates are those of these transfers, see clip
+	warm    bool              // the programs have been solved before, for other transfers or rates
+	begun   bool              // the one with floors knows the floor
+	early   bool              // and goes first
+	spent   int               // work so far
+	drawn   map[string][]pipe // by mode
 
 	many     int // see manyPairs
 	patience int // see there
@@ -92,7 +92,7 @@ type proof struct {
 // rows of the program they follow if that plan is not near enough to the bound.
 const manyPairs = 6000
 
-// New returns a planner for a network, without transfers.
+// New returns a planner for a network, without transfers. The network is this planner's alone from then on.
 func New(net *Network, o Options) (*Planner, error) {
 	if o.Mode == "" {
 		o.Mode = Optimal
@@ -175,21 +175,21 @@ func (p *Planner) SetRate(channel int, rate float64) error {
 // again makes planning go on from what it has, after a change: the programs stay, with their pipelines and their
 // bases, unless anew.
 func (p *Planner) again(anew bool) {
-	p.plan, p.tide, p.rest, p.rates, p.ranks, p.stage, p.drawn, p.share, p.begun, p.spent = nil, nil, nil, nil, nil, finding, nil, 0, false, 0
-	if p.main == p.free {
-		p.main = nil
+	p.weighed, p.tide, p.rest, p.rates, p.ranks, p.stage, p.drawn, p.share, p.begun, p.spent = nil, nil, nil, nil, nil, finding, nil, 0, false, 0
+	if p.floored == p.free {
+		p.floored = nil
 	}
 	p.known = false
 	p.warm = p.free != nil && !anew && !p.uneven() && (p.pairs() <= p.many || p.o.Floor == 0)
 	if !p.warm {
-		p.free, p.main, p.theta = nil, nil, nil
+		p.free, p.floored, p.theta = nil, nil, nil
 		return
 	}
 	p.clip()
 	if p.theta != nil {
 		p.theta.change(p.demands, p.first)
 	}
-	for _, g := range []*generation{p.free, p.main} {
+	for _, g := range []*generation{p.free, p.floored} {
 		if g != nil {
 			g.change(p.demands, p.live)
 			for _, q := range p.first {
@@ -353,10 +353,10 @@ func (p *Planner) Bound() (value, bound float64) {
 	if p.free != nil && p.free.solved() {
 		value, bound = p.free.value+p.net.brought(p.rest, p.rates), p.free.free
 	}
-	if p.main != nil && p.main.solved() {
-		value, bound = max(value, p.main.value), min(bound, p.main.bound)
+	if p.floored != nil && p.floored.solved() {
+		value, bound = max(value, p.floored.value), min(bound, p.floored.bound)
 		if p.rest == nil {
-			value = p.main.value
+			value = p.floored.value
 		}
 	}
 	return value, bound
@@ -411,13 +411,13 @@ func (p *Planner) prove(plan *Plan) {
 	}
 	g := &generation{net: p.net, demands: p.demands, worth: p.even()}
 	bound, by := g.access(), "downlinks"
-	for _, g := range []*generation{p.main, p.free} {
+	for _, g := range []*generation{p.floored, p.free} {
 		if g != nil && g.solved() && g.free < bound {
 			bound, by = g.free, g.freeBy
 		}
 	}
 	plan.FreeBound = bound
-	if g := p.main; g != nil && g.solved() && g.floor > 0 && g.by != "downlinks" && plan.MinRate >= p.share*(1-mayLack) && g.bound <= bound*(1+1e-9) {
+	if g := p.floored; g != nil && g.solved() && g.floor > 0 && g.by != "downlinks" && plan.MinRate >= p.share*(1-mayLack) && g.bound <= bound*(1+1e-9) {
 		bound, by = min(bound, g.bound), g.by+" with floors"
 	}
 	plan.bound(bound, by)
@@ -435,7 +435,7 @@ func (p *Planner) priced() func(transfer int) prices {
 			return func(capacity int32) float64 { return ranks[i].price[capacity] }
 		}
 	}
-	for _, g := range []*generation{p.plan, p.main, p.free} {
+	for _, g := range []*generation{p.weighed, p.floored, p.free} {
 		if g != nil && g.solved() {
 			price := slices.Clone(g.market.price) // whose memory the next solution takes
 			return func(int) prices { return func(capacity int32) float64 { return price[capacity] } }
@@ -463,8 +463,8 @@ func (p *Planner) class(plan *Plan) {
 		}
 		// What is proved of a class is of plans in which those before have what they have in the program.
 		switch {
-		case i == 0 && len(p.ranks) == 0 && p.plan != nil && p.plan.solved():
-			c.Bound, c.BoundBy = p.plan.bound, p.plan.by
+		case i == 0 && len(p.ranks) == 0 && p.weighed != nil && p.weighed.solved():
+			c.Bound, c.BoundBy = p.weighed.bound, p.weighed.by
 		case i < len(p.ranks) && (i == 0 || classed):
 			c.Bound, c.BoundBy = p.ranks[i].bound, p.ranks[i].by
 		}
@@ -481,7 +481,7 @@ func (p *Planner) class(plan *Plan) {
 
 // classed says whether there is a plan for all classes that holds the floor.
 func (p *Planner) classed() bool {
-	return p.plan != nil && len(p.ranks) == len(p.classes()) && p.holds(p.plan)
+	return p.weighed != nil && len(p.ranks) == len(p.classes()) && p.holds(p.weighed)
 }
 
 // holds says whether a program has been solved, and gives everybody the floor, and classes before the last what they had.
@@ -524,21 +524,21 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 			rates = append(rates, p.fair(direct, left, p.weight)...)
 		}
 		return pipes, rates, nil
-	case p.classed(), !several && p.holds(p.plan):
-		return p.plan.pipes, p.plan.rates(), nil
-	case (!several || len(p.ranks) == len(p.classes())) && p.begins(p.plan):
-		return p.mended(p.plan, p.plan.pipes, p.plan.rates())
-	case !several && p.holds(p.main) && (p.rest == nil || p.main.value >= beforehand()):
-		return p.main.pipes, p.main.rates(), nil
+	case p.classed(), !several && p.holds(p.weighed):
+		return p.weighed.pipes, p.weighed.rates(), nil
+	case (!several || len(p.ranks) == len(p.classes())) && p.begins(p.weighed):
+		return p.mended(p.weighed, p.weighed.pipes, p.weighed.rates())
+	case !several && p.holds(p.floored) && (p.rest == nil || p.floored.value >= beforehand()):
+		return p.floored.pipes, p.floored.rates(), nil
 	case !several && p.rest != nil && p.free != nil && p.free.solved():
-		if p.begins(p.main) && p.main.value >= beforehand() {
-			if pipes, rates, err := p.mended(p.main, p.main.pipes, p.main.rates()); err != nil || p.net.brought(pipes, rates) >= beforehand() {
+		if p.begins(p.floored) && p.floored.value >= beforehand() {
+			if pipes, rates, err := p.mended(p.floored, p.floored.pipes, p.floored.rates()); err != nil || p.net.brought(pipes, rates) >= beforehand() {
 				return pipes, rates, err
 			}
 		}
 		return append(slices.Clone(p.free.pipes), p.rest...), append(p.free.rates(), p.rates...), nil
-	case !several && p.begins(p.main):
-		return p.mended(p.main, p.main.pipes, p.main.rates())
+	case !several && p.begins(p.floored):
+		return p.mended(p.floored, p.floored.pipes, p.floored.rates())
 	case !several && p.share == 0 && p.free != nil && p.free.solved():
 		return p.free.pipes, p.free.rates(), nil
 	case !several && p.goesOn() != nil:
@@ -547,8 +547,8 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 	// In the middle of it: the pipelines that there are, floors taken off, one class after the other.
 	pipes := append(slices.Clone(p.pool), p.first...) // after a change what was in use is nearly as good
 	switch {
-	case p.plan != nil:
-		pipes = p.plan.pipes
+	case p.weighed != nil:
+		pipes = p.weighed.pipes
 	case p.free != nil && !p.warm:
 		pipes = p.free.pipes
 	}

@@ -206,8 +206,8 @@ func TestFloorOfAll(t *testing.T) {
 		}
 		someTransfers(t, rng, p, 1+rng.IntN(3), 4, false)
 		plan := finished(t, p)
-		if plan.MinRate < plan.Floor*(1-1e-9) || plan.Floor < plan.Theta*(1-1.01*allBut) || plan.Bound > p.main.bound*(1+1e-9) {
-			t.Errorf("seed %d: smallest %.9g, floor %.9g, theta %.9g, bound %.9g (%s), with floors %.9g", seed, plan.MinRate, plan.Floor, plan.Theta, plan.Bound, plan.BoundBy, p.main.bound)
+		if plan.MinRate < plan.Floor*(1-1e-9) || plan.Floor < plan.Theta*(1-1.01*allBut) || plan.Bound > p.floored.bound*(1+1e-9) {
+			t.Errorf("seed %d: smallest %.9g, floor %.9g, theta %.9g, bound %.9g (%s), with floors %.9g", seed, plan.MinRate, plan.Floor, plan.Theta, plan.Bound, plan.BoundBy, p.floored.bound)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (p *Planner) single() ([]pipe, error) {
 	g := p.free
 	if g == nil {
-		g = p.main
+		g = p.floored
 	}
 	if g == nil {
 		return p.first, nil

@@ -26,7 +26,7 @@ func (p *Planner) Step() (more bool, err error) {
 			}
 		}
 		p.stage = throughs
-		if p.early = p.share > 0 && (p.warm && p.main != nil || !p.warm && !many && p.pairs() >= glidesFrom); p.early {
+		if p.early = p.share > 0 && (p.warm && p.floored != nil || !p.warm && !many && p.pairs() >= glidesFrom); p.early {
 			p.stage = floored
 		}
 	case throughs:
@@ -39,8 +39,8 @@ func (p *Planner) Step() (more bool, err error) {
 					have[c] = max(have[c]-l, 0)
 				}
 			}
-			if p.main != nil {
-				p.free = p.main.copied(p.even())
+			if p.floored != nil {
+				p.free = p.floored.copied(p.even())
 			} else {
 				p.free = p.net.generate(p.demands, p.even(), have, append(slices.Clone(p.pool), p.first...))
 			}
@@ -51,28 +51,28 @@ func (p *Planner) Step() (more bool, err error) {
 		}
 		switch value, bound := p.Bound(); {
 		case p.share == 0:
-			p.main, p.stage = p.free, weighing
+			p.floored, p.stage = p.free, weighing
 		case p.begun || p.rest != nil && value >= bound*(1-p.near()):
 			p.stage = weighing
 		default:
 			p.stage = floored
 		}
 	case floored:
-		if p.main == nil {
+		if p.floored == nil {
 			if p.free != nil {
-				p.main = p.free.copied(p.even())
+				p.floored = p.free.copied(p.even())
 				for _, q := range p.rest {
-					p.main.take(q)
+					p.floored.take(q)
 				}
 			} else {
-				p.main = p.net.generate(p.demands, p.even(), p.net.rate, append(slices.Clone(p.pool), p.first...))
+				p.floored = p.net.generate(p.demands, p.even(), p.net.rate, append(slices.Clone(p.pool), p.first...))
 			}
 		}
 		if !p.begun {
 			p.begun = true
-			p.floors(p.main)
+			p.floors(p.floored)
 		}
-		more, err := p.round(p.main)
+		more, err := p.round(p.floored)
 		if err != nil || more {
 			return more, err
 		}
@@ -86,15 +86,15 @@ func (p *Planner) Step() (more bool, err error) {
 			p.stage = rising
 			break
 		}
-		if p.plan == nil {
-			g := p.main
+		if p.weighed == nil {
+			g := p.floored
 			if g == nil {
 				g = p.free
 			}
-			p.plan = g.copied(p.worth(classes[0]))
-			p.floors(p.plan)
+			p.weighed = g.copied(p.worth(classes[0]))
+			p.floors(p.weighed)
 		}
-		more, err := p.round(p.plan)
+		more, err := p.round(p.weighed)
 		if err != nil || more {
 			return more, err
 		}
@@ -102,9 +102,9 @@ func (p *Planner) Step() (more bool, err error) {
 			p.stage = done
 			break
 		}
-		p.ranks = append(p.ranks, proof{p.plan.bound, p.plan.by, p.plan.market.scarce()})
+		p.ranks = append(p.ranks, proof{p.weighed.bound, p.weighed.by, p.weighed.market.scarce()})
 		if len(p.ranks) < len(classes) {
-			p.plan.settle(p.worth(classes[len(p.ranks)]))
+			p.weighed.settle(p.worth(classes[len(p.ranks)]))
 		}
 	case rising:
 		if !p.o.MaxMin || p.pairs() == 0 || p.pairs() > p.many || p.over() {
