@@ -21,9 +21,9 @@ func testTree(rng *rand.Rand, switches, hosts int, zeros bool) *Network {
 		}
 		return float64(100 * (1 + rng.IntN(10)))
 	}
-	var links []Link
+	var links []edge
 	link := func(a, b int) {
-		l := Link{A: a, B: b, Rate: rate(), Back: rate(), Half: rng.IntN(8) == 0}
+		l := edge{A: a, B: b, Rate: rate(), Back: rate(), Half: rng.IntN(8) == 0}
 		if l.Half {
 			l.Back = l.Rate
 		}
@@ -38,7 +38,7 @@ func testTree(rng *rand.Rand, switches, hosts int, zeros bool) *Network {
 	for h := range hosts {
 		link(h, hosts+rng.IntN(switches))
 	}
-	return NewNetwork(hosts, names, links, nil)
+	return newNetwork(hosts, names, links, nil)
 }
 
 // forests calls f with every way to serve some of dests, each once, by pipelines from sources: all of

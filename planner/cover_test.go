@@ -13,21 +13,21 @@ import (
 // few destinations can pass on to each other, and not all in one row.
 func testHubs(hosts int, up func(h int) float64, down func(h int) float64, direct func(a, b int) float64) *Network {
 	var names []string
-	var links []Link
+	var links []edge
 	for h := range hosts {
 		names = append(names, fmt.Sprintf("h%d", h))
-		links = append(links, Link{A: h, B: hosts, Rate: up(h), Back: down(h)})
+		links = append(links, edge{A: h, B: hosts, Rate: up(h), Back: down(h)})
 	}
 	at := map[[2]int32]int32{}
 	for a := range hosts {
 		for b := range a {
 			if r := direct(a, b); r > 0 {
 				at[[2]int32{int32(a), int32(b)}], at[[2]int32{int32(b), int32(a)}] = int32(2*len(links)), int32(2*len(links)+1)
-				links = append(links, Link{A: a, B: b, Rate: r, Back: r})
+				links = append(links, edge{A: a, B: b, Rate: r, Back: r})
 			}
 		}
 	}
-	n := NewNetwork(hosts, append(names, "w"), links, func(path []int32, from, to int32) ([]int32, bool) {
+	n := newNetwork(hosts, append(names, "w"), links, func(path []int32, from, to int32) ([]int32, bool) {
 		if c, ok := at[[2]int32{from, to}]; ok {
 			return append(path, c), true
 		}
@@ -107,7 +107,7 @@ func TestOptimumOnHubs(t *testing.T) {
 		}
 		someTransfers(t, rng, p, 1+rng.IntN(3), 5, false)
 		plan := finished(t, p)
-		if p.pairs() == 0 {
+		if p.Pairs() == 0 {
 			continue
 		}
 		want, theta := brute(t, p, share)

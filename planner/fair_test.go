@@ -7,12 +7,12 @@ import (
 
 // Where fairness comes to no end who shares a pipeline with somebody behind a link that a higher class fills has something all the same.
 func TestFairnessCutOffBehindAFullLink(t *testing.T) {
-	var links []Link
+	var links []edge
 	for h := range 7 { // u, s, d1, d2, d3 on the first switch; v, d4 on the second
-		links = append(links, Link{A: h, B: 7 + h/5, Rate: 1000, Back: 1000})
+		links = append(links, edge{A: h, B: 7 + h/5, Rate: 1000, Back: 1000})
 	}
-	links = append(links, Link{A: 7, B: 8, Rate: 100, Back: 100})
-	n := NewNetwork(7, []string{"u", "s", "d1", "d2", "d3", "v", "d4", "a", "b"}, links, nil)
+	links = append(links, edge{A: 7, B: 8, Rate: 100, Back: 100})
+	n := newNetwork(7, []string{"u", "s", "d1", "d2", "d3", "v", "d4", "a", "b"}, links, nil)
 	p, plan := planned(t, n, Options{MaxMin: true, Work: 1},
 		Transfer{Name: "y", Sources: []int{0}, Destinations: []int{5}, Priority: 1},
 		Transfer{Name: "x", Sources: []int{1}, Destinations: []int{2, 3, 4, 6}})
@@ -33,13 +33,13 @@ func TestFairnessCutOffBehindAFullLink(t *testing.T) {
 func TestFairnessCutOff(t *testing.T) {
 	const hosts = 8 // as many on each of two switches
 	var names []string
-	var links []Link
+	var links []edge
 	for h := range 2 * hosts {
 		names = append(names, fmt.Sprintf("h%d", h))
-		links = append(links, Link{A: h, B: 2*hosts + h/hosts, Rate: 1000, Back: 1000})
+		links = append(links, edge{A: h, B: 2*hosts + h/hosts, Rate: 1000, Back: 1000})
 	}
-	links = append(links, Link{A: 2 * hosts, B: 2*hosts + 1, Rate: 880, Back: 880})
-	n := NewNetwork(2*hosts, append(names, "a", "b"), links, nil)
+	links = append(links, edge{A: 2 * hosts, B: 2*hosts + 1, Rate: 880, Back: 880})
+	n := newNetwork(2*hosts, append(names, "a", "b"), links, nil)
 	for _, c := range []struct {
 		what     string
 		priority int     // of every other transfer

@@ -207,7 +207,7 @@ func TestOptimumOnGraphs(t *testing.T) {
 		someTransfers(t, rng, p, 1+rng.IntN(3), 4, false)
 		plan := finished(t, p)
 		want, theta := brute(t, p, share)
-		if share > 0 && p.pairs() > 0 && math.Abs(plan.Theta-theta) > 2e-4*(1+theta) {
+		if share > 0 && p.Pairs() > 0 && math.Abs(plan.Theta-theta) > 2e-4*(1+theta) {
 			t.Fatalf("seed %d: theta %v, want %v", seed, plan.Theta, theta)
 		}
 		if math.Abs(plan.Throughput-want) > 2e-4*(1+want) || math.Abs(plan.Bound-want) > 2e-4*(1+want) {
@@ -621,8 +621,8 @@ func (c counted) Solve(p *lp.Program) (lp.Solution, error) {
 // Two destinations can be reached from a third alone, which has to pass on to both.
 func TestOddRoutes(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "s"}
-	links := []Link{{0, 4, 100, 100, false}, {1, 4, 100, 100, false}, {2, 4, 100, 100, false}, {3, 4, 100, 100, false}}
-	n := NewNetwork(4, names, links, func(path []int32, from, to int32) ([]int32, bool) {
+	links := []edge{{0, 4, 100, 100, false}, {1, 4, 100, 100, false}, {2, 4, 100, 100, false}, {3, 4, 100, 100, false}}
+	n := newNetwork(4, names, links, func(path []int32, from, to int32) ([]int32, bool) {
 		if from == 0 && to > 1 || from > 1 {
 			return path, false
 		}

@@ -13,7 +13,7 @@ func (p *Planner) goesOn() *generation {
 	if p.o.Floor > 0 && p.floored != nil {
 		g = p.floored
 	}
-	if !p.warm || p.net.tree && p.pairs() < glidesFrom || p.o.MaxMin || g == nil || g.solved() {
+	if !p.warm || p.net.tree && p.Pairs() < glidesFrom || p.o.MaxMin || g == nil || g.solved() {
 		return nil
 	}
 	return g
@@ -43,7 +43,7 @@ func (p *Planner) kept(g *generation) ([]pipe, []float64, error) {
 // soon are rates of g's columns that few exchanges find from where it was, or where there are many pairs as many steps as a round that
 // glides has, which change nothing in g. ok is false if there is no point to begin at.
 func (p *Planner) soon(g *generation) (rates []float64, ok bool) {
-	if p.pairs() < glidesFrom {
+	if p.Pairs() < glidesFrom {
 		return g.market.soon(atOnce)
 	}
 	sol, err := g.onwards().Solve(g.market.prog)
@@ -91,7 +91,7 @@ func (p *Planner) mended(g *generation, had []pipe, rates []float64) ([]pipe, []
 			}
 		}
 	}
-	if p.pairs() >= glidesFrom { // a program of all that has a little left over would take longest
+	if p.Pairs() >= glidesFrom { // a program of all that has a little left over would take longest
 		others := p.fair(more, left, func(q *pipe) float64 { return p.weight(q) * float64(q.served()) })
 		for i := range others {
 			others[i] *= 1 - 1e-6

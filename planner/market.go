@@ -104,13 +104,7 @@ func (m *market) scarce() map[int32]float64 {
 }
 
 // work is how many exchanges and columns the program has taken so far.
-func (m *market) work() int {
-	n := len(m.prog.Cost)
-	if m.steps != nil {
-		n += m.steps.Steps
-	}
-	return n
-}
+func (m *market) work() int { return len(m.prog.Cost) + m.steps.Steps }
 
 // rate is what the last solution gives a column, in bytes per second; one that came later has nothing yet.
 func (m *market) rate(column int32) float64 {

@@ -35,17 +35,17 @@ type Network struct {
 	root  []int32
 }
 
-// Link is one link of NewNetwork.
-type Link struct {
+// edge is one link of newNetwork.
+type edge struct {
 	A, B       int     // places
 	Rate, Back float64 // bytes per second, A → B and B → A
 	Half       bool    // both directions share Rate
 }
 
-// NewNetwork returns the network of these places, the first of which are hosts. route appends the channels from one
+// newNetwork returns the network of these places, the first of which are hosts. route appends the channels from one
 // place to another, and says whether there is a way; it may be nil if the network is a tree whose hosts
 // have one link each.
-func NewNetwork(hosts int, names []string, links []Link, route func(path []int32, from, to int32) ([]int32, bool)) *Network {
+func newNetwork(hosts int, names []string, links []edge, route func(path []int32, from, to int32) ([]int32, bool)) *Network {
 	n := &Network{hosts: hosts, names: names, route: route, out: make([][]int32, len(names))}
 	for i, l := range links {
 		n.ends = append(n.ends, [2]int32{int32(l.A), int32(l.B)})

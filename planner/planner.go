@@ -131,7 +131,7 @@ func (p *Planner) Add(t Transfer) (int, error) {
 // Remove takes a transfer out.
 func (p *Planner) Remove(transfer int) {
 	gone := func(q pipe) bool { return q.demand == transfer }
-	p.demands[transfer] = demand{index: transfer, weight: 1}
+	p.demands[transfer] = demand{weight: 1}
 	if p.net.tree {
 		p.demands[transfer].sub = p.net.subtree(nil, nil)
 	}
@@ -180,7 +180,7 @@ func (p *Planner) again(anew bool) {
 		p.floored = nil
 	}
 	p.known = false
-	p.warm = p.free != nil && !anew && !p.uneven() && (p.pairs() <= p.many || p.o.Floor == 0)
+	p.warm = p.free != nil && !anew && !p.uneven() && (p.Pairs() <= p.many || p.o.Floor == 0)
 	if !p.warm {
 		p.free, p.floored, p.theta = nil, nil, nil
 		return
@@ -312,7 +312,8 @@ func (p *Planner) classes() (cs []int) {
 	return cs
 }
 
-func (p *Planner) pairs() (n int) {
+// Pairs is how many pairs of a transfer and a destination there are to plan.
+func (p *Planner) Pairs() (n int) {
 	for k := range p.demands {
 		n += len(p.demands[k].dests)
 	}
@@ -343,9 +344,6 @@ func (p *Planner) uneven() bool {
 	}
 	return false
 }
-
-// Pairs is how many pairs of a transfer and a destination there are to plan.
-func (p *Planner) Pairs() int { return p.pairs() }
 
 // Bound is the best bound on throughput that is proved so far, and the throughput of the columns so far.
 func (p *Planner) Bound() (value, bound float64) {

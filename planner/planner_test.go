@@ -14,12 +14,12 @@ import (
 // star is hosts on one switch: up and down rates by host.
 func star(rates ...[2]float64) *Network {
 	var names []string
-	var links []Link
+	var links []edge
 	for i, r := range rates {
 		names = append(names, fmt.Sprintf("h%d", i+1))
-		links = append(links, Link{A: i, B: len(rates), Rate: r[0], Back: r[1]})
+		links = append(links, edge{A: i, B: len(rates), Rate: r[0], Back: r[1]})
 	}
-	return NewNetwork(len(rates), append(names, "s0"), links, nil)
+	return newNetwork(len(rates), append(names, "s0"), links, nil)
 }
 
 func planned(t *testing.T, n *Network, o Options, ts ...Transfer) (*Planner, *Plan) {
@@ -146,8 +146,8 @@ func TestExampleB(t *testing.T) {
 
 // X (3 destinations, one behind 600) and Y (1) share a link of 900.
 func TestExampleC(t *testing.T) {
-	var links []Link
-	link := func(a, b int, rate float64) { links = append(links, Link{A: a, B: b, Rate: rate, Back: rate}) }
+	var links []edge
+	link := func(a, b int, rate float64) { links = append(links, edge{A: a, B: b, Rate: rate, Back: rate}) }
 	link(0, 6, 2000) // x's source
 	link(1, 6, 2000) // y's source
 	link(2, 7, 2000)
@@ -155,7 +155,7 @@ func TestExampleC(t *testing.T) {
 	link(4, 7, 600)
 	link(5, 7, 2000) // y's destination
 	link(6, 7, 900)
-	n := NewNetwork(6, []string{"x", "y", "x1", "x2", "x3", "y1", "s0", "s1"}, links, nil)
+	n := newNetwork(6, []string{"x", "y", "x1", "x2", "x3", "y1", "s0", "s1"}, links, nil)
 	x := Transfer{Name: "X", Sources: []int{0}, Destinations: []int{2, 3, 4}}
 	y := Transfer{Name: "Y", Sources: []int{1}, Destinations: []int{5}}
 	if _, plan := planned(t, n, Options{Mode: Pipeline}, x, y); !near(plan.Throughput, 2100) || !near(plan.Rate(Pair{0, 4}), 600) || !near(plan.Rate(Pair{1, 5}), 300) {
@@ -182,7 +182,7 @@ func TestExampleC(t *testing.T) {
 // What is proved is of plans that hold the floor, not a little more.
 func TestBoundIsOfTheFloorItself(t *testing.T) {
 	// Example C: what Y has more takes three times as much from X.
-	n := NewNetwork(6, []string{"x", "y", "x1", "x2", "x3", "y1", "s0", "s1"}, []Link{
+	n := newNetwork(6, []string{"x", "y", "x1", "x2", "x3", "y1", "s0", "s1"}, []edge{
 		{0, 6, 2000, 2000, false}, {1, 6, 2000, 2000, false}, {2, 7, 2000, 2000, false}, {3, 7, 2000, 2000, false}, {4, 7, 600, 600, false}, {5, 7, 2000, 2000, false}, {6, 7, 900, 900, false},
 	}, nil)
 	x, y := Transfer{Name: "X", Sources: []int{0}, Destinations: []int{2, 3, 4}}, Transfer{Name: "Y", Sources: []int{1}, Destinations: []int{5}}
@@ -235,11 +235,11 @@ func TestThinLinks(t *testing.T) {
 func TestCorrections(t *testing.T) {
 	even := [2]float64{1000, 1000}
 	t.Run("ties: a source nearby comes before one that is found first", func(t *testing.T) {
-		var links []Link
+		var links []edge
 		for _, ends := range [][2]int{{8, 9}, {0, 8}, {2, 8}, {3, 8}, {4, 8}, {1, 9}, {5, 9}, {6, 9}, {7, 9}} {
-			links = append(links, Link{A: ends[0], B: ends[1], Rate: 1000, Back: 1000})
+			links = append(links, edge{A: ends[0], B: ends[1], Rate: 1000, Back: 1000})
 		}
-		n := NewNetwork(8, []string{"a", "b", "a1", "a2", "a3", "b1", "b2", "b3", "s0", "s1"}, links, nil)
+		n := newNetwork(8, []string{"a", "b", "a1", "a2", "a3", "b1", "b2", "b3", "s0", "s1"}, links, nil)
 		d, _, err := n.normal(0, Transfer{Sources: []int{0, 1}, Destinations: []int{2, 3, 4, 5, 6, 7}})
 		if err != nil {
 			t.Fatal(err)
@@ -284,14 +284,14 @@ func TestCorrections(t *testing.T) {
 		served(t, d.sources, d.dests, n.grown(&d, have))
 	})
 	t.Run("multiplicity: a link that is crossed twice counts twice", func(t *testing.T) {
-		var links []Link
-		links = append(links, Link{A: 0, B: 3, Rate: 1000, Back: 1000}, Link{A: 1, B: 4, Rate: 1000, Back: 1000}, Link{A: 2, B: 3, Rate: 1000, Back: 1000}, Link{A: 3, B: 4, Rate: 1000, Back: 1000})
-		n := NewNetwork(3, []string{"a", "b", "c", "s", "t"}, links, nil)
+		var links []edge
+		links = append(links, edge{A: 0, B: 3, Rate: 1000, Back: 1000}, edge{A: 1, B: 4, Rate: 1000, Back: 1000}, edge{A: 2, B: 3, Rate: 1000, Back: 1000}, edge{A: 3, B: 4, Rate: 1000, Back: 1000})
+		n := newNetwork(3, []string{"a", "b", "c", "s", "t"}, links, nil)
 		p, ok := n.pipe(0, []int32{0, 1, 2})
 		if !ok || len(p.use) != 6 {
 			t.Fatalf("%v", p)
 		}
-		half := NewNetwork(2, []string{"a", "b", "s"}, []Link{{0, 2, 1000, 1000, true}, {1, 2, 1000, 1000, true}}, nil)
+		half := newNetwork(2, []string{"a", "b", "s"}, []edge{{0, 2, 1000, 1000, true}, {1, 2, 1000, 1000, true}}, nil)
 		if p, _ := half.pipe(0, []int32{0, 1, 0}); len(p.use) != 2 || p.use[0].times != 2 {
 			t.Errorf("there and back over half-duplex links: %v", p.use)
 		}
@@ -330,7 +330,7 @@ func TestCorrections(t *testing.T) {
 		}
 	})
 	t.Run("parts", func(t *testing.T) {
-		n := NewNetwork(4, []string{"a", "b", "c", "d"}, []Link{{0, 1, 500, 500, false}, {2, 3, 400, 400, false}}, nil)
+		n := newNetwork(4, []string{"a", "b", "c", "d"}, []edge{{0, 1, 500, 500, false}, {2, 3, 400, 400, false}}, nil)
 		for _, mode := range Modes {
 			_, plan := planned(t, n, Options{Mode: mode, Floor: 0.5}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 3}}, Transfer{Name: "y", Sources: []int{2}, Destinations: []int{3}})
 			if !near(plan.Throughput, 900) || len(plan.Unreachable) != 1 || !strings.Contains(plan.Unreachable[0].Reason, "no route") {
@@ -429,7 +429,7 @@ func brute(t *testing.T, p *Planner, share float64) (best, theta float64) {
 		}
 		return v
 	}
-	if share > 0 && p.pairs() > 0 {
+	if share > 0 && p.Pairs() > 0 {
 		theta = solve(0, true)
 	}
 	return solve(share*theta, false), theta
@@ -455,7 +455,7 @@ func TestOptimumAgainstAllPipelines(t *testing.T) {
 		}
 		plan := finished(t, p)
 		want, theta := brute(t, p, share)
-		if share > 0 && p.pairs() > 0 && math.Abs(plan.Theta-theta) > 2e-5*(1+theta) {
+		if share > 0 && p.Pairs() > 0 && math.Abs(plan.Theta-theta) > 2e-5*(1+theta) {
 			t.Fatalf("seed %d: theta %v, want %v", seed, plan.Theta, theta)
 		}
 		if math.Abs(plan.Throughput-want) > 1e-4*(1+want) || math.Abs(plan.Bound-want) > 1e-4*(1+want) {

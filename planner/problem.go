@@ -26,7 +26,6 @@ type Transfer struct {
 // demand is a transfer as it is planned: no host twice, no destination that is a source, and only
 // destinations that can be reached.
 type demand struct {
-	index    int // of the transfer
 	sources  []int32
 	dests    []int32
 	weight   float64
@@ -50,7 +49,7 @@ type Pair struct {
 
 // normal checks a transfer and takes out of it what is there twice or cannot be.
 func (n *Network) normal(index int, t Transfer) (demand, []Unreachable, error) {
-	d := demand{index: index, weight: t.Weight, priority: t.Priority}
+	d := demand{weight: t.Weight, priority: t.Priority}
 	bad := func(format string, args ...any) (demand, []Unreachable, error) {
 		return d, nil, fmt.Errorf("transfer %s: %s", t.Name, fmt.Sprintf(format, args...))
 	}

@@ -23,15 +23,15 @@ func TestUnlimitedLinks(t *testing.T) {
 	const unlimited = 125e15
 	names := []string{"h0", "h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8", "h9", "h10", "s0", "s1"}
 	network := func(wide float64, servers []int) *Network {
-		links := []Link{{A: 11, B: 12, Rate: wide, Back: wide}}
+		links := []edge{{A: 11, B: 12, Rate: wide, Back: wide}}
 		for h := range 11 {
 			rate := 125e5 * (0.5 + float64(h*7%10)/20)
 			if slices.Contains(servers, h) {
 				rate = wide
 			}
-			links = append(links, Link{A: h, B: 11 + h%2, Rate: rate, Back: rate})
+			links = append(links, edge{A: h, B: 11 + h%2, Rate: rate, Back: rate})
 		}
-		return NewNetwork(11, names, links, nil)
+		return newNetwork(11, names, links, nil)
 	}
 	ts := []Transfer{
 		{Name: "x", Sources: []int{0, 1}, Destinations: []int{3, 5, 6, 8}},

@@ -17,7 +17,7 @@ const (
 // Step makes the plan better, by one round of column generation, or its bound. It says whether there is more to do.
 func (p *Planner) Step() (more bool, err error) {
 	p.clip()
-	many := p.pairs() > p.many
+	many := p.Pairs() > p.many
 	switch p.stage {
 	case finding:
 		if p.o.Floor > 0 || p.o.MaxMin {
@@ -26,7 +26,7 @@ func (p *Planner) Step() (more bool, err error) {
 			}
 		}
 		p.stage = throughs
-		if p.early = p.share > 0 && (p.warm && p.floored != nil || !p.warm && !many && p.pairs() >= glidesFrom); p.early {
+		if p.early = p.share > 0 && (p.warm && p.floored != nil || !p.warm && !many && p.Pairs() >= glidesFrom); p.early {
 			p.stage = floored
 		}
 	case throughs:
@@ -107,7 +107,7 @@ func (p *Planner) Step() (more bool, err error) {
 			p.weighed.settle(p.worth(classes[len(p.ranks)]))
 		}
 	case rising:
-		if !p.o.MaxMin || p.pairs() == 0 || p.pairs() > p.many || p.over() {
+		if !p.o.MaxMin || p.Pairs() == 0 || p.Pairs() > p.many || p.over() {
 			p.stage = done
 			break
 		}
@@ -154,7 +154,7 @@ func (p *Planner) near() float64 {
 	switch {
 	case p.o.Gap > 0:
 		return max(p.o.Gap, 1e-7)
-	case p.pairs() > p.many && p.share > 0:
+	case p.Pairs() > p.many && p.share > 0:
 		return 1e-2
 	case !p.net.tree:
 		return 1e-3
@@ -184,7 +184,7 @@ const allBut = 2e-6
 
 // find finds theta, a round at a time, and from it the floor.
 func (p *Planner) find(many bool) (more bool, err error) {
-	if p.pairs() == 0 {
+	if p.Pairs() == 0 {
 		return false, nil
 	}
 	if p.theta == nil {

@@ -7,7 +7,6 @@ import "slices"
 // bottleneck (exact.go) and the pipelines that are worth most (price.go).
 type subtree struct {
 	place    []int32 // parents before their children
-	parent   []int32 // index into place; -1: the root of its part
 	up       []int32 // channel to the parent; -1 at a root; free where a root is a host itself
 	kind     []kind
 	below    []int32 // destinations at or below
@@ -68,20 +67,21 @@ func (n *Network) subtree(sources, dests []int32) *subtree {
 	}
 	roots := m
 	m = len(t.place)
-	t.parent, t.up, t.kind = make([]int32, m), make([]int32, m), make([]kind, m)
+	parent := make([]int32, m) // index into place; -1: the root of its part
+	t.up, t.kind = make([]int32, m), make([]kind, m)
 	t.below, t.fed, t.children, t.all = make([]int32, m), make([]bool, m), make([][]int32, m), make([]int32, m)
 	for i, p := range t.place {
 		if i >= roots {
-			t.up[i], t.parent[i], t.kind[i] = free, at[p], kinds[p]
+			t.up[i], parent[i], t.kind[i] = free, at[p], kinds[p]
 			t.kind[at[p]] = passer
 			t.children[at[p]] = append(t.children[at[p]], int32(i))
 			continue
 		}
 		at[p] = int32(i)
-		t.up[i], t.parent[i], t.kind[i] = n.up[p], -1, kinds[p]
+		t.up[i], parent[i], t.kind[i] = n.up[p], -1, kinds[p]
 		if t.up[i] >= 0 {
-			t.parent[i] = at[n.to(t.up[i])]
-			t.children[t.parent[i]] = append(t.children[t.parent[i]], int32(i))
+			parent[i] = at[n.to(t.up[i])]
+			t.children[parent[i]] = append(t.children[parent[i]], int32(i))
 		}
 	}
 	for i := m - 1; i >= 0; i-- {
@@ -91,13 +91,13 @@ func (n *Network) subtree(sources, dests []int32) *subtree {
 		case dest:
 			t.below[i]++
 		}
-		if p := t.parent[i]; p >= 0 {
+		if p := parent[i]; p >= 0 {
 			t.below[p] += t.below[i]
 			t.fed[p] = t.fed[p] || t.fed[i]
 		}
 	}
 	for i := range m {
-		if p := t.parent[i]; p >= 0 {
+		if p := parent[i]; p >= 0 {
 			t.all[i] = t.all[p]
 		} else {
 			t.all[i] = t.below[i]

@@ -9,14 +9,14 @@ func On(g *topo.Graph) *Network {
 		names[i] = g.Name(i)
 	}
 	n := g.Network()
-	links := make([]Link, len(n.Links))
+	links := make([]edge, len(n.Links))
 	for i, l := range n.Links {
 		c := topo.Channel(2 * i)
-		links[i] = Link{g.From(c), g.To(c), float64(l.Rate), float64(l.Back), l.Half}
+		links[i] = edge{g.From(c), g.To(c), float64(l.Rate), float64(l.Back), l.Half}
 	}
 	router := g.Router()
 	var way []topo.Channel
-	return NewNetwork(g.Hosts(), names, links, func(path []int32, from, to int32) ([]int32, bool) {
+	return newNetwork(g.Hosts(), names, links, func(path []int32, from, to int32) ([]int32, bool) {
 		var ok bool
 		if way, _, ok = router.Route(way[:0], int(from), int(to)); !ok {
 			return path, false
