@@ -230,11 +230,7 @@ func (c *common) covered(k int) (set []pipe, shares []float64, cost, least float
 	}
 	all, least := c.pricer.cover(&c.pricer.tolls, d.certain())
 	for i, row := range all.rows {
-		hosts := []int32{d.legs.hosts[c.pricer.tolls.from[row[0]]]}
-		for _, j := range row {
-			hosts = append(hosts, d.dests[j])
-		}
-		p, _ := c.net.pipe(k, hosts) // of ways that there are
+		p, _ := c.net.pipe(k, d.legs.walk(&c.pricer.tolls, row)) // of ways that there are
 		set, shares = append(set, p), append(shares, all.shares[i])
 	}
 	return set, shares, all.cost, least
@@ -311,9 +307,7 @@ func (c *common) cheapest(k int) (set []pipe, cost, least float64) {
 		if !ok {
 			continue
 		}
-		for _, u := range p.use {
-			cost += u.times * c.market.price[u.capacity]
-		}
+		cost += p.cost(c.market.price)
 		set = append(set, p)
 	}
 	whole := c.serves(k, set)
@@ -340,15 +334,11 @@ func (c *common) cheapest(k int) (set []pipe, cost, least float64) {
 			if served[row[len(row)-1]] {
 				continue
 			}
-			hosts := []int32{d.legs.hosts[c.pricer.tolls.from[row[0]]]}
 			for _, i := range row {
-				hosts = append(hosts, d.dests[i])
 				served[i] = true
 			}
-			if p, ok := c.net.pipe(k, hosts); ok {
-				for _, u := range p.use {
-					cost += u.times * c.market.price[u.capacity]
-				}
+			if p, ok := c.net.pipe(k, d.legs.walk(&c.pricer.tolls, row)); ok {
+				cost += p.cost(c.market.price)
 				set = append(set, p)
 			}
 		}

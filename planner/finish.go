@@ -35,26 +35,8 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 	looks := 0.0                     // for all flows once
 	have := slices.Clone(p.net.rate) // beside flows that never end
 	for _, f := range plan.Flows {
-		if p.given[f.Transfer].Size > 0 {
-			continue
-		}
 		row := make([]int32, len(f.Hosts))
-		for i, h := range f.Hosts {
-			row[i] = int32(h)
-		}
-		if q, ok := p.net.pipe(f.Transfer, row); ok {
-			for _, u := range q.use {
-				have[u.capacity] = max(have[u.capacity]-u.times*f.Rate, 0)
-			}
-		}
-	}
-	for _, f := range plan.Flows {
-		size := p.given[f.Transfer].Size
-		if size <= 0 {
-			continue
-		}
-		row := make([]int32, len(f.Hosts))
-		share := 0.0
+		share := 0.0 // of the data
 		for i, h := range f.Hosts {
 			row[i] = int32(h)
 			if i > 0 {
@@ -65,8 +47,14 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 		if !ok {
 			continue
 		}
-		pipes, planned, bytes = append(pipes, q), append(planned, f.Rate), append(bytes, size*share)
-		looks += float64(len(q.use)) * float64(len(q.use))
+		if size := p.given[f.Transfer].Size; size > 0 {
+			pipes, planned, bytes = append(pipes, q), append(planned, f.Rate), append(bytes, size*share)
+			looks += float64(len(q.use)) * float64(len(q.use))
+			continue
+		}
+		for _, u := range q.use {
+			have[u.capacity] = max(have[u.capacity]-u.times*f.Rate, 0)
+		}
 	}
 	if len(pipes) > mostFlows || looks*min(float64(len(pipes))/2, 100) > mostLooks {
 		for i, b := range bytes {

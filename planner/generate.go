@@ -322,12 +322,9 @@ func (g *generation) gains(k int, walks [][]int32) (gain []pipe, most float64) {
 		if !ok {
 			continue
 		}
-		v := 0.0
+		v := -p.cost(g.market.price)
 		for _, h := range w[1:] {
 			v += g.valueOf(k, h)
-		}
-		for _, u := range p.use {
-			v -= u.times * g.market.price[u.capacity]
 		}
 		most = max(most, v/float64(p.served()))
 		if v > least {

@@ -46,17 +46,7 @@ func (p *Planner) soon(g *generation) (rates []float64, ok bool) {
 	if p.Pairs() < glidesFrom {
 		return g.market.soon(atOnce)
 	}
-	sol, err := g.onwards().Solve(g.market.prog)
-	if err != nil {
-		return nil, false
-	}
-	if _, _, err := g.market.prog.Check(sol); err != nil {
-		return nil, false
-	}
-	for i := range sol.X {
-		sol.X[i] *= g.market.unit
-	}
-	return sol.X, true
+	return g.market.try(g.onwards())
 }
 
 // mended are pipelines at these rates, or less where capacities want it, with what the floor lacks, and what is left over.
@@ -79,10 +69,7 @@ func (p *Planner) mended(g *generation, had []pipe, rates []float64) ([]pipe, []
 			break
 		}
 	}
-	left := slices.Clone(p.net.rate)
-	for c, l := range p.net.load(pipes, each) {
-		left[c] = max(left[c]-l, 0)
-	}
+	left := p.net.left(p.net.rate, pipes, each)
 	var more []pipe
 	for _, list := range [][]pipe{g.pipes, p.first} {
 		for _, q := range list {

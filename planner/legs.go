@@ -125,6 +125,15 @@ func (t *tolls) step(a, b int32) float64 {
 	return t.leg[int(b)*t.n+int(a)]
 }
 
+// walk is a row of destinations by index as hosts, from the source that is the cheapest for the first.
+func (l *legs) walk(t *tolls, row []int32) []int32 {
+	hosts := append(make([]int32, 0, len(row)+1), l.hosts[t.from[row[0]]])
+	for _, d := range row {
+		hosts = append(hosts, l.hosts[l.sources+int(d)])
+	}
+	return hosts
+}
+
 // over returns the pipelines over l that are worth most all together, and their profit: value of each destination that is in one (it is in one at
 // most) less the prices of what they use. With all set as many destinations are served as can be, whatever that costs. It is exact if l is certain;
 // else it is greedy and then made better bit by bit, until somebody has enough.
@@ -139,11 +148,7 @@ func (p *pricer) over(l *legs, value []float64, all bool) (walks [][]int32, prof
 		rows, profit = greedily(&p.tolls, value, all, p.net.enough)
 	}
 	for _, row := range rows {
-		hosts := []int32{l.hosts[p.tolls.from[row[0]]]}
-		for _, d := range row {
-			hosts = append(hosts, l.hosts[l.sources+int(d)])
-		}
-		walks = append(walks, hosts)
+		walks = append(walks, l.walk(&p.tolls, row))
 	}
 	return walks, profit
 }

@@ -74,12 +74,16 @@ func (m *market) ask(solver lp.Solver) (value, bound float64, err error) {
 	return value * m.unit, bound * m.unit, nil
 }
 
-// soon is what so many exchanges from where the program was make of it, by column in bytes per second. ok is false if that is no longer a point to begin at. Of the
-// last solution and its prices nothing changes.
+// soon is what so many exchanges from where the program was make of it; see try. ok is false if that is no longer a point to begin at.
 func (m *market) soon(exchanges int) (rates []float64, ok bool) {
 	m.steps.Most = exchanges
 	defer func() { m.steps.Most = 0 }()
-	sol, err := m.steps.Solve(m.prog)
+	return m.try(m.steps)
+}
+
+// try is what a solver makes of the program, by column in bytes per second. ok is false if that is no answer. Of the last solution and its prices nothing changes.
+func (m *market) try(solver lp.Solver) (rates []float64, ok bool) {
+	sol, err := solver.Solve(m.prog)
 	if err != nil {
 		return nil, false
 	}
@@ -153,6 +157,15 @@ func (n *Network) brought(pipes []pipe, rates []float64) (sum float64) {
 		sum += rates[i] * float64(pipes[i].served())
 	}
 	return sum
+}
+
+// left is by capacity what pipelines at these rates leave over of what capacities have.
+func (n *Network) left(have []float64, pipes []pipe, rates []float64) []float64 {
+	left := n.load(pipes, rates)
+	for c, l := range left {
+		left[c] = max(have[c]-l, 0)
+	}
+	return left
 }
 
 // load is by capacity what pipelines at these rates use.

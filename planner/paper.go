@@ -406,11 +406,7 @@ func (n *Network) climb(demands []demand, pipes []pipe, solver *lp.Simplex, agai
 		fresh := again(k, have)
 		gains := false
 		for i := range fresh {
-			gain := worth(&fresh[i])
-			for _, u := range fresh[i].use {
-				gain -= u.times * m.price[u.capacity]
-			}
-			gains = gains || gain > 1e-7
+			gains = gains || worth(&fresh[i])-fresh[i].cost(m.price) > 1e-7
 		}
 		if !gains {
 			continue

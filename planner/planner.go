@@ -511,10 +511,7 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 			pipes, rates = p.theta.plan(p.theta.theta)
 		}
 		if p.tide == nil || len(p.tide.rising) > 0 { // those that could rise on share what is left
-			left := slices.Clone(p.net.rate)
-			for c, l := range p.net.load(pipes, rates) {
-				left[c] = max(left[c]-l, 0)
-			}
+			left := p.net.left(p.net.rate, pipes, rates)
 			pipes = append(pipes, p.first...)
 			rates = append(rates, p.fair(p.first, left, p.weight)...)
 			direct := p.direct(pipes, rates, left)
@@ -555,11 +552,7 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 	if p.share > 0 {
 		rest, floor = p.theta.plan(p.share)
 	}
-	have := slices.Clone(p.net.rate)
-	for c, l := range p.net.load(rest, floor) {
-		have[c] = max(have[c]-l, 0)
-	}
-	rates, err := p.shares(pipes, have)
+	rates, err := p.shares(pipes, p.net.left(p.net.rate, rest, floor))
 	return append(slices.Clone(pipes), rest...), append(rates, floor...), err
 }
 
@@ -569,23 +562,20 @@ func (p *Planner) allot(pipes []pipe) ([]float64, error) {
 	if p.o.MaxMin {
 		return p.fair(pipes, slices.Clone(p.net.rate), p.weight), nil
 	}
-	have := slices.Clone(p.net.rate)
-	floor := p.share
-	ones := make([]float64, len(pipes))
-	for i := range ones {
-		ones[i] = 1
+	floors := make([]float64, len(pipes))
+	for i := range floors {
+		floors[i] = 1
 	}
-	for c, l := range p.net.load(pipes, ones) {
+	floor := p.share
+	for c, l := range p.net.load(pipes, floors) {
 		if l > 0 {
 			floor = min(floor, p.net.rate[c]/l)
 		}
 	}
-	if floor > 0 {
-		for c, l := range p.net.load(pipes, ones) {
-			have[c] = max(have[c]-floor*l, 0)
-		}
+	for i := range floors {
+		floors[i] = floor
 	}
-	rates, err := p.shares(pipes, have)
+	rates, err := p.shares(pipes, p.net.left(p.net.rate, pipes, floors))
 	for i := range rates {
 		rates[i] += floor
 	}
@@ -647,11 +637,7 @@ func (p *Planner) finished(pipes []pipe, rates, have []float64) []float64 {
 		}
 		return sum
 	}
-	left := slices.Clone(have)
-	for c, l := range p.net.load(pipes, rates) {
-		left[c] = max(left[c]-l, 0)
-	}
-	more := p.net.fill(pipes, p.weight, left)
+	more := p.net.fill(pipes, p.weight, p.net.left(have, pipes, rates))
 	for i := range more {
 		more[i] += rates[i]
 	}

@@ -162,6 +162,14 @@ type use struct {
 
 func (p *pipe) served() int { return len(p.hosts) - 1 }
 
+// cost is what a byte per second of p costs at prices by capacity.
+func (p *pipe) cost(price []float64) (sum float64) {
+	for _, u := range p.use {
+		sum += u.times * price[u.capacity]
+	}
+	return sum
+}
+
 // pipe returns the pipeline over these hosts with what it uses. ok is false if some part of it has no way, or
 // crosses a rate of 0.
 func (n *Network) pipe(demand int, hosts []int32) (_ pipe, ok bool) {

@@ -33,11 +33,8 @@ func (p *Planner) Step() (more bool, err error) {
 		if p.free == nil {
 			have := p.net.rate
 			if many && p.share > 0 {
-				have = slices.Clone(have)
 				p.rest, p.rates = p.theta.plan(p.share)
-				for c, l := range p.net.load(p.rest, p.rates) {
-					have[c] = max(have[c]-l, 0)
-				}
+				have = p.net.left(have, p.rest, p.rates)
 			}
 			if p.floored != nil {
 				p.free = p.floored.copied(p.even())
