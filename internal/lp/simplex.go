@@ -83,7 +83,10 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 	}
 	// Rounding may make a basis infeasible by a little, where very many rows tie.
 	mends := 0
-	mended := func() bool {
+	refreshed := func() bool {
+		if s.refresh() {
+			return true
+		}
 		mends++
 		return mends <= 5 && (s.repair() || s.again())
 	}
@@ -94,8 +97,8 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 			return Solution{}, fmt.Errorf("lp: no end after %d steps with %d rows and %d columns", step, len(p.B), len(p.Cost))
 		}
 		if len(s.f.etas) >= 100 || len(s.f.eRow) > 3*len(p.B)+len(s.f.uRow)+1000 {
-			if !s.refresh() && !mended() {
-				return Solution{}, errors.New("lp: the basis has become infeasible")
+			if !refreshed() {
+				return Solution{}, errInfeasible
 			}
 			fresh = true
 		}
@@ -112,8 +115,8 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 				mends++
 				s.repair()
 			}
-			if !s.refresh() && !mended() {
-				return Solution{}, errors.New("lp: the basis has become infeasible")
+			if !refreshed() {
+				return Solution{}, errInfeasible
 			}
 			fresh = true
 			continue
@@ -125,8 +128,8 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 		case !ok && fresh:
 			return Solution{}, errors.New("lp: the basis is singular to working precision")
 		case !ok:
-			if !s.refresh() && !mended() {
-				return Solution{}, errors.New("lp: the basis has become infeasible")
+			if !refreshed() {
+				return Solution{}, errInfeasible
 			}
 			fresh = true
 		default:
@@ -138,6 +141,8 @@ func (s *Simplex) Solve(p *Program) (Solution, error) {
 	sol.Early = early
 	return sol, nil
 }
+
+var errInfeasible = errors.New("lp: the basis has become infeasible")
 
 const none = math.MinInt32
 
@@ -301,32 +306,19 @@ func (s *Simplex) entering() int32 {
 
 // exchange brings q into the basis. ok is false if the basis has to be factored anew first.
 func (s *Simplex) exchange(q int32) (ok bool, err error) {
-	clear(s.alpha)
-	worth, weight := 0.0, 1.0
+	worth, nonzero := s.load(q)
+	weight := 0.0
 	if q < 0 {
-		s.alpha[^q] = 1
-		worth, weight = -s.y[^q], s.rowWeight[^q]
+		weight = s.rowWeight[^q]
 	} else {
-		for _, e := range s.prog.cols[q] {
-			s.alpha[e.At] = e.Value
-		}
-		worth, weight = s.worth[q], s.weight[q]
+		weight = s.weight[q]
 	}
-	s.f.solve(s.alpha, &s.half)
 
 	// The row that leaves: of those that come to zero first, up to rounding, the one that divides best (Harris 1973).
 	const rounding = 1e-10
 	step, exact := math.Inf(1), 0.0
-	nonzero := s.touched[:0]
-	for i, a := range s.alpha {
-		if a == 0 {
-			continue
-		}
-		if math.Abs(a) < 1e-13 {
-			s.alpha[i] = 0
-			continue
-		}
-		nonzero = append(nonzero, int32(i))
+	for _, i := range nonzero {
+		a := s.alpha[i]
 		if v := s.head[i]; v >= 0 {
 			exact -= s.prog.Cost[v] * a
 		}
@@ -334,7 +326,6 @@ func (s *Simplex) exchange(q int32) (ok bool, err error) {
 			step = min(step, (max(s.x[i], 0)+rounding)/a)
 		}
 	}
-	s.touched = nonzero
 	if q >= 0 {
 		exact += s.prog.Cost[q]
 	}
@@ -367,13 +358,46 @@ func (s *Simplex) exchange(q int32) (ok bool, err error) {
 		pivot = s.across[q]
 	}
 	if !(math.Abs(pivot-s.alpha[r]) <= 1e-6*s.alpha[r]) && len(s.f.etas) > 0 {
-		for _, j := range columns {
-			s.across[j] = 0
-		}
+		s.drop(columns)
 		return false, nil
 	}
 	s.turn(q, r, worth, weight, nonzero, columns)
 	return true, nil
+}
+
+// load makes alpha what q is in terms of the basis. It returns what a unit of q gains, and the places where alpha is something.
+func (s *Simplex) load(q int32) (worth float64, nonzero []int32) {
+	clear(s.alpha)
+	if q < 0 {
+		s.alpha[^q] = 1
+		worth = -s.y[^q]
+	} else {
+		for _, e := range s.prog.cols[q] {
+			s.alpha[e.At] = e.Value
+		}
+		worth = s.worth[q]
+	}
+	s.f.solve(s.alpha, &s.half)
+	nonzero = s.touched[:0]
+	for i, a := range s.alpha {
+		if a == 0 {
+			continue
+		}
+		if math.Abs(a) < 1e-13 {
+			s.alpha[i] = 0
+			continue
+		}
+		nonzero = append(nonzero, int32(i))
+	}
+	s.touched = nonzero
+	return worth, nonzero
+}
+
+// drop clears across, which is something at these columns.
+func (s *Simplex) drop(columns []int32) {
+	for _, j := range columns {
+		s.across[j] = 0
+	}
 }
 
 // row makes rho the row of the inverse at a place, and across what each column is there; it returns those that are something.
@@ -515,36 +539,12 @@ func (s *Simplex) repair() bool {
 			}
 		}
 		if q == none {
-			for _, j := range columns {
-				s.across[j] = 0
-			}
+			s.drop(columns)
 			return false
 		}
-		clear(s.alpha)
-		worth := 0.0
-		if q < 0 {
-			s.alpha[^q] = 1
-			worth = -s.y[^q]
-		} else {
-			for _, e := range s.prog.cols[q] {
-				s.alpha[e.At] = e.Value
-			}
-			worth = s.worth[q]
-		}
-		s.f.solve(s.alpha, &s.half)
-		nonzero := s.touched[:0]
-		for i, a := range s.alpha {
-			if math.Abs(a) < 1e-13 {
-				s.alpha[i] = 0
-				continue
-			}
-			nonzero = append(nonzero, int32(i))
-		}
-		s.touched = nonzero
+		worth, nonzero := s.load(q)
 		if s.alpha[r] > -1e-8 { // the row and the column do not agree on it: rounding
-			for _, j := range columns {
-				s.across[j] = 0
-			}
+			s.drop(columns)
 			return false
 		}
 		s.turn(q, r, min(worth, 0), 1, nonzero, columns)
