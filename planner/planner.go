@@ -258,45 +258,6 @@ func (p *Planner) fair(pipes []pipe, left []float64, weight func(q *pipe) float6
 	return rates
 }
 
-// direct are pipelines of one destination each, from the source with the widest way over what is left, for those who have nothing: the widest pipelines of
-// a transfer may all cross a link that a higher class fills.
-func (p *Planner) direct(pipes []pipe, rates, left []float64) (direct []pipe) {
-	has := map[member]float64{}
-	for i := range pipes {
-		for _, h := range pipes[i].hosts[1:] {
-			has[member{pipes[i].demand, h}] += rates[i]
-		}
-	}
-	for k := range p.demands {
-		d := &p.demands[k]
-		for _, h := range d.dests {
-			nothing := 1e-9 * p.net.brings(h)
-			if has[member{k, h}] > nothing {
-				continue
-			}
-			var best pipe
-			most := nothing
-			for _, s := range d.sources {
-				q, ok := p.net.pipe(k, []int32{s, h})
-				if !ok {
-					continue
-				}
-				width := math.Inf(1)
-				for _, u := range q.use {
-					width = min(width, left[u.capacity])
-				}
-				if width > most {
-					best, most = q, width
-				}
-			}
-			if most > nothing {
-				direct = append(direct, best)
-			}
-		}
-	}
-	return direct
-}
-
 // weight is that of a pipeline's transfer.
 func (p *Planner) weight(q *pipe) float64 { return p.demands[q.demand].weight }
 
@@ -501,23 +462,7 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 	beforehand := func() float64 { return p.free.value + p.net.brought(p.rest, p.rates) } // with the floors taken off
 	switch {
 	case p.o.MaxMin:
-		var pipes []pipe
-		var rates []float64
-		switch {
-		case p.tide != nil && p.tide.g.solved():
-			pipes, rates = slices.Clone(p.tide.g.pipes), p.tide.g.rates()
-			p.net.fit(pipes, rates)
-		case p.theta != nil && !p.uneven(): // theta knows no weights, and gives lower priorities what higher ones would have
-			pipes, rates = p.theta.plan(p.theta.theta)
-		}
-		if p.tide == nil || len(p.tide.rising) > 0 { // those that could rise on share what is left
-			left := p.net.left(p.net.rate, pipes, rates)
-			pipes = append(pipes, p.first...)
-			rates = append(rates, p.fair(p.first, left, p.weight)...)
-			direct := p.direct(pipes, rates, left)
-			pipes = append(pipes, direct...)
-			rates = append(rates, p.fair(direct, left, p.weight)...)
-		}
+		pipes, rates := p.risen()
 		return pipes, rates, nil
 	case p.classed(), !several && p.holds(p.weighed):
 		return p.weighed.pipes, p.weighed.rates(), nil
@@ -539,7 +484,70 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 	case !several && p.goesOn() != nil:
 		return p.kept(p.goesOn())
 	}
-	// In the middle of it: the pipelines that there are, floors taken off, one class after the other.
+	return p.unfinished()
+}
+
+// risen are max-min fair rates as far as planning has come. Those that could rise on share what is left.
+func (p *Planner) risen() (pipes []pipe, rates []float64) {
+	switch {
+	case p.tide != nil && p.tide.g.solved():
+		pipes, rates = slices.Clone(p.tide.g.pipes), p.tide.g.rates()
+		p.net.fit(pipes, rates)
+	case p.theta != nil && !p.uneven(): // theta knows no weights, and gives lower priorities what higher ones would have
+		pipes, rates = p.theta.plan(p.theta.theta)
+	}
+	if p.tide == nil || len(p.tide.rising) > 0 {
+		left := p.net.left(p.net.rate, pipes, rates)
+		pipes = append(pipes, p.first...)
+		rates = append(rates, p.fair(p.first, left, p.weight)...)
+		direct := p.direct(pipes, rates, left)
+		pipes = append(pipes, direct...)
+		rates = append(rates, p.fair(direct, left, p.weight)...)
+	}
+	return pipes, rates
+}
+
+// direct are pipelines of one destination each, from the source with the widest way over what is left, for those who have nothing: the widest pipelines of
+// a transfer may all cross a link that a higher class fills.
+func (p *Planner) direct(pipes []pipe, rates, left []float64) (direct []pipe) {
+	has := map[member]float64{}
+	for i := range pipes {
+		for _, h := range pipes[i].hosts[1:] {
+			has[member{pipes[i].demand, h}] += rates[i]
+		}
+	}
+	for k := range p.demands {
+		d := &p.demands[k]
+		for _, h := range d.dests {
+			nothing := 1e-9 * p.net.brings(h)
+			if has[member{k, h}] > nothing {
+				continue
+			}
+			var best pipe
+			most := nothing
+			for _, s := range d.sources {
+				q, ok := p.net.pipe(k, []int32{s, h})
+				if !ok {
+					continue
+				}
+				width := math.Inf(1)
+				for _, u := range q.use {
+					width = min(width, left[u.capacity])
+				}
+				if width > most {
+					best, most = q, width
+				}
+			}
+			if most > nothing {
+				direct = append(direct, best)
+			}
+		}
+	}
+	return direct
+}
+
+// unfinished is what can be had in the middle of planning: of the pipelines that there are, floors taken off, one class after the other.
+func (p *Planner) unfinished() ([]pipe, []float64, error) {
 	pipes := append(slices.Clone(p.pool), p.first...) // after a change what was in use is nearly as good
 	switch {
 	case p.weighed != nil:
