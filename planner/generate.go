@@ -210,7 +210,7 @@ func (g *generation) price(last bool) (added int) {
 			continue
 		}
 		all, some := g.values(k, 0)
-		if !some || d.sub == nil && d.legs == nil { // nobody gains least by it, or nobody knows what they gain: then nobody does at no value at all
+		if !some || d.sub == nil && d.legs == nil { // no destination is worth more than least, or the transfer is not priced: at no value at all no pipeline gains
 			for _, h := range d.dests {
 				raise[h] = max(raise[h], g.valueOf(k, h))
 			}

@@ -34,7 +34,7 @@ type Options struct {
 
 	// When planning may end before there is nothing to gain. A plan made so is the same each time, as one that ends with
 	// a time is not.
-	Gap  float64 // share of the bound that may be missing; 0: nothing on trees, a thousandth elsewhere, a hundredth of floors of very many pairs
+	Gap  float64 // share of the bound that may be missing; 0: nothing on trees, a thousandth elsewhere, a hundredth where floors are of very many pairs
 	Work int     // exchanges of the simplex method and columns, together; 0: any number
 
 	Enough func() bool // asked now and then within a Step, which ends soon after it says so; nil: each goes on to its end
