@@ -244,10 +244,13 @@ func (n *node) rechecked(ev evFetched, old exchange.Entry) {
 }
 
 // compared takes what the store has of a piece that others may have read wrong. It says whether nothing is to be told: our own copy is
-// wrong, and is read again to be replaced, or cannot be.
+// wrong, and is read again to be replaced, or cannot be; or it was lost meanwhile: then our disk has something else than was read now, or a peer is about to write it there.
 func (n *node) compared(ev evFetched, old exchange.Entry) (over bool) {
 	held := n.Members[n.Self].Held
 	switch {
+	case !held && !n.ex.Have().Has(ev.piece):
+		n.looks[ev.piece] = true
+		return true
 	case ev.sum == old.Sum:
 		if held && n.sums[ev.piece] != ev.sum && !slices.Contains(n.doubts, ev.piece) {
 			n.fail(heldWrong(ev.piece))

@@ -531,6 +531,73 @@ func TestLyingAudit(t *testing.T) {
 	}
 }
 
+// A piece that somebody else has read again while we compared ours with the store is had only when it has come, or was read once more: to compare it
+// has written nothing, and what a peer still owes of it must not be written over what was.
+func TestPieceIsLostWhileItIsCompared(t *testing.T) {
+	for _, lies := range []bool{false, true} {
+		swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log = slog.New(slog.DiscardHandler)
+			c.Layout.Piece = 256 * unit.KiB
+			n := newNode(c)
+			const misread = 1
+			right := make([]uint64, c.Layout.Count())
+			for p := range right {
+				off, size := blockSpan(n.Layout, p, 0)
+				right[p] = n.algorithm(p).Update(0, b.data[off:off+int64(size)])
+				said := right[p]
+				if p == misread {
+					said++
+				}
+				n.enter(3, digest{p, exchange.Entry{Sum: said, Reader: 3}})
+				n.got(p, said, "n3")
+			}
+			if _, again := n.verify(); !again || n.fatal != nil {
+				t.Fatalf("not to be read again, %v", n.fatal)
+			}
+			o, ok := n.audit()
+			if !ok || o.audit != comparing || !o.take[misread] {
+				t.Fatalf("reads %v, %v", o, ok)
+			}
+			said := right[misread]
+			if lies {
+				said = 777
+			}
+			if err := n.learn(2, digest{misread, exchange.Entry{Sum: said, Reader: 2, Term: exchange.MaxTerm}}); err != nil {
+				t.Fatal(err)
+			}
+			n.ex.Up(2)
+			n.ex.Choked(2, false)
+			n.announced(2, piece.Range{Lo: misread, Hi: misread + 1})
+			asks, _ := n.ex.Asks(n.now)
+			if len(asks) != 1 || asks[0].Peer != 2 || asks[0].Piece != misread {
+				t.Fatalf("asks %v", asks)
+			}
+			n.asm.expect(2, misread)
+			for p := range o.take {
+				n.fetched(evFetched{piece: p, sum: right[p], audit: comparing})
+			}
+			if n.ex.Have().Has(misread) {
+				t.Errorf("lies %v: it is had, and the disk has what was read wrong", lies)
+			}
+			o, ok = n.audit()
+			if !lies {
+				if ok || !n.asm.claim(2, misread, 0) {
+					t.Errorf("reads %v, %v, and the peer is to send it", o, ok)
+				}
+				return
+			}
+			if !ok || o.audit != replacing || !o.take[misread] {
+				t.Fatalf("reads %v, %v", o, ok)
+			}
+			n.fetched(evFetched{piece: misread, sum: right[misread], audit: replacing})
+			if !n.ex.Have().Has(misread) || n.asm.claim(2, misread, 0) {
+				t.Errorf("it is had: %v, and is written over if the peer sends it now", n.ex.Have().Has(misread))
+			}
+		})
+	}
+}
+
 // The file of one that holds the object is wrong if the store says so, too.
 func TestHeldFileIsWrong(t *testing.T) {
 	swarmOf(t, 2, unit.MiB, steal.Stream, func(b *bench) {
