@@ -90,9 +90,14 @@ func (n *node) reserve(span piece.Range) (o order, any bool) {
 			}
 			n.sendCancels(n.ex.Abandon(p))
 		}
-		if n.ex.Reserve(p) {
-			o.take[p] = true
+		if !n.ex.Reserve(p) {
+			continue
 		}
+		if !n.asm.drop(p) { // it was asked for, and that was taken back: a block of it is being written right now
+			n.ex.Unreserve(p)
+			continue
+		}
+		o.take[p] = true
 	}
 	return o, len(o.take) > 0
 }

@@ -1,11 +1,14 @@
 package swarm
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
@@ -234,6 +237,40 @@ func TestCrossingIsStolenFromTheSlow(t *testing.T) {
 		b.complete(BySource, seq(4)...)
 		if b.took[2] > b.took[3]/2 {
 			t.Errorf("one whose link is wide takes %v, and one of its site whose link is thin %v", b.took[2], b.took[3])
+		}
+	})
+}
+
+// What was asked of another site, and came from inside meanwhile, may be read from the store: then the other site's blocks, late, are not written over it.
+func TestWhatIsReadNobodyElseWrites(t *testing.T) {
+	swarmOf(t, 3, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log = slog.New(slog.DiscardHandler)
+		for i := range c.Members {
+			c.Members[i].Site = []string{"here", "here", "there"}[i]
+		}
+		n := newNode(c)
+		n.enter(2, digest{0, exchange.Entry{Sum: 1, Reader: 2}})
+		for rank := 1; rank < 3; rank++ {
+			n.ex.Up(rank)
+		}
+		n.ex.Choked(2, false)
+		n.announced(2, piece.Range{Hi: 1})
+		asks, _ := n.ex.Asks(n.now)
+		if len(asks) != 1 || asks[0].Peer != 2 || asks[0].Piece != 0 {
+			t.Fatalf("asks %v", asks)
+		}
+		n.asm.expect(2, 0)
+		n.announced(1, piece.Range{Hi: 1})
+		if _, cancel := n.ex.Asks(n.now); len(cancel) != 1 {
+			t.Fatalf("cancels %v", cancel)
+		}
+		o, ok := n.reserve(piece.Range{Hi: 1})
+		if !ok || !o.take[0] {
+			t.Fatalf("reads %v, %v", o, ok)
+		}
+		if n.asm.claim(2, 0, 0) {
+			t.Error("another site's block would be written over what is read")
 		}
 	})
 }
