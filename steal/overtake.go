@@ -47,7 +47,7 @@ func (n *Node) Overtake(held Held, own, idle time.Duration, waits bool, waited f
 	nodes := len(n.living)
 	for w := len(n.works) - 1; w >= 0; w-- {
 		turn := min((n.self-w%nodes+nodes)%nodes, lastTurn)
-		o := n.Owner(w)
+		o := n.owner(w)
 		if o == n.self || n.listed[w] || n.hand[w] || n.missing(w, held).Empty() {
 			continue
 		}
@@ -60,9 +60,7 @@ func (n *Node) Overtake(held Held, own, idle time.Duration, waits bool, waited f
 		if n.term[w] == maxTerm {
 			return o, nil
 		}
-		n.term[w]++
-		n.claimant[w] = n.self
-		return o, []Claim{{n.self, n.hands([]int{w})}}
+		return o, []Claim{{n.self, n.handOver([]int{w}, n.self)}}
 	}
 	return 0, nil
 }
@@ -70,7 +68,7 @@ func (n *Node) Overtake(held Held, own, idle time.Duration, waits bool, waited f
 // GoOn puts a work back on the list that the node has overtaken, when it has read a piece of it: Next
 // gives it out piece by piece.
 func (n *Node) GoOn(work int) {
-	if n.overtaken[work] && n.Owner(work) == n.self {
+	if n.overtaken[work] && n.owner(work) == n.self {
 		n.push(work)
 	}
 }

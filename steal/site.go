@@ -24,24 +24,23 @@ import (
 //
 // An Imports is a value without clock, socket or lock; one event loop owns it.
 type Imports struct {
-	ledger *Node
-	mate   []bool // by rank: is of this site
-	mates  int
-	turn   int // our index among them
+	ledger
+	mate  []bool // by rank: is of this site
+	mates int
+	turn  int // our index among them
 
 	mine  *piece.Set
 	stale bool // mine is older than the ledger
 
-	asked  int         // whose answer is awaited, or -1
-	begged time.Time   // since when
+	begged time.Time   // since when an answer is awaited
 	again  []time.Time // by rank: not to be asked before
 	deaf   []time.Time // by rank: since when we know that it does not answer; zero: it does, or has said something since
 	seen   map[int]time.Time
 	spent  int // times that we have overtaken somebody
 
-	vain  []int  // by rank: so many questions in a row have brought nothing
-	over  []bool // by rank: is passed over
-	heirs []int  // those that import in the place of those that are; nil: not worked out since anybody was, or died
+	vain    []int  // by rank: so many questions in a row have brought nothing
+	over    []bool // by rank: is passed over
+	instead []int  // those that import in the place of those that are; nil: not worked out since anybody was, or died
 }
 
 const (
@@ -60,23 +59,17 @@ func NewImports(self, nodes int, mates []int, pieces int) *Imports {
 	if turn < 0 {
 		panic(fmt.Sprintf("steal: node %d imports for a site of %v", self, mates))
 	}
-	d := Division{Works: make([]piece.Range, pieces), Owner: make([]int, pieces)}
-	for p := range pieces {
-		d.Works[p], d.Owner[p] = piece.Range{Lo: p, Hi: p + 1}, mates[p%len(mates)]
-	}
-	m := &Imports{
-		ledger: NewNode(self, nodes, d, true), mate: make([]bool, nodes), mates: len(mates), turn: turn,
-		mine: piece.NewSet(pieces), stale: true, asked: -1, again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{}, vain: make([]int, nodes), over: make([]bool, nodes),
-	}
+	mate, owner := make([]bool, nodes), make([]int, pieces)
 	for _, rank := range mates {
-		m.mate[rank] = true
+		mate[rank] = true
 	}
-	for rank, is := range m.mate {
-		if !is {
-			m.ledger.Excuse(rank)
-		}
+	for p := range owner {
+		owner[p] = mates[p%len(mates)]
 	}
-	return m
+	return &Imports{
+		ledger: newLedger(self, owner, slices.Clone(mate)), mate: mate, mates: len(mates), turn: turn,
+		mine: piece.NewSet(pieces), stale: true, again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{}, vain: make([]int, nodes), over: make([]bool, nodes),
+	}
 }
 
 // AtOnce is how many pieces a site of so many nodes is to import at a time, of so many sites; zero: whatever its nodes want to. Were it
@@ -93,18 +86,18 @@ func AtOnce(mates, sites, pieces int) (most int, few bool) {
 
 // Importer is the rank of the living node of the site that a piece is up to.
 func (m *Imports) Importer(p int) int {
-	o := m.ledger.Owner(p)
+	o := m.owner(p)
 	if !m.over[o] {
 		return o
 	}
-	if m.heirs == nil {
-		for rank, mate := range m.mate {
-			if mate && m.ledger.living[rank] && !m.over[rank] {
-				m.heirs = append(m.heirs, rank)
+	if m.instead == nil {
+		for rank, lives := range m.living {
+			if lives && !m.over[rank] {
+				m.instead = append(m.instead, rank)
 			}
 		}
 	}
-	return m.heirs[p/m.mates%len(m.heirs)]
+	return m.instead[p/m.mates%len(m.instead)]
 }
 
 // Mine are the pieces that we are to ask other sites for. Not to be changed by the caller, and good until
@@ -114,7 +107,7 @@ func (m *Imports) Mine() *piece.Set {
 		m.stale = false
 		m.mine = piece.NewSet(m.mine.Len())
 		for p := range m.mine.Len() {
-			if m.Importer(p) == m.ledger.self {
+			if m.Importer(p) == m.self {
 				m.mine.Add(p)
 			}
 		}
@@ -140,51 +133,41 @@ func (m *Imports) Ask(now time.Time, open Open) (victim int, ok bool) {
 	}
 	left := make([]int, len(m.mate))
 	for p := range m.mine.Len() {
-		if o := m.Importer(p); o != m.ledger.self && !now.Before(m.again[o]) && open(p) {
+		if o := m.Importer(p); o != m.self && !now.Before(m.again[o]) && open(p) {
 			left[o]++
 		}
 	}
-	for i := 1; i < len(left); i++ { // from the next rank on, so that thieves spread
-		if o := (m.ledger.self + i) % len(left); left[o] > 1 && (!ok || left[o] > left[victim]) {
-			victim, ok = o, true
-		}
-	}
-	if ok {
-		m.asked, m.begged, m.ledger.owes[victim] = victim, now, m.mine.Len()
-	}
-	return victim, ok
+	m.begged = now
+	return m.ask(left)
 }
 
 // Give answers a thief: half of the pieces that we are the importer of and could ask for, but have not, rounded
 // down. (We ask for the last one ourselves. Were it given away, two that have nothing else could give it to each other for
 // ever.) The answer may be empty, but is never silence.
 func (m *Imports) Give(thief int, open Open) []Hand {
-	if thief < 0 || thief >= len(m.mate) || !m.mate[thief] || thief == m.ledger.self || !m.ledger.living[thief] {
+	if !m.another(thief) {
 		return nil
 	}
 	var list []int
 	mine := m.Mine()
 	for r := range mine.Ranges() {
 		for p := r.Lo; p < r.Hi; p++ {
-			if open(p) && m.ledger.term[p] < maxTerm {
+			if open(p) && m.term[p] < maxTerm {
 				list = append(list, p)
 			}
 		}
 	}
 	tail := list[(len(list)+1)/2:]
 	tail = tail[:min(len(tail), mostImport)]
-	for _, p := range tail {
-		m.ledger.claimant[p] = thief
-		m.ledger.term[p]++
-		m.stale = true
-	}
-	return m.ledger.hands(tail)
+	m.stale = m.stale || len(tail) > 0
+	return m.handOver(tail, thief)
 }
 
 // Receive takes a victim's answer, whether or not it is still waited for. It returns what to tell all nodes
 // of the site, and an error if the answer names pieces that do not exist.
 func (m *Imports) Receive(victim int, answer []Hand, now time.Time) (tell []Claim, err error) {
-	if err := m.ledger.check(answer); err != nil {
+	tell, err = m.Gave(victim, answer)
+	if err != nil {
 		return nil, err
 	}
 	m.deaf[victim] = time.Time{}
@@ -195,26 +178,28 @@ func (m *Imports) Receive(victim int, answer []Hand, now time.Time) (tell []Clai
 			m.again[victim] = now.Add(askAgain)
 		}
 	}
-	if tell, err = m.Gave(victim, answer); len(tell) > 0 {
+	if len(tell) > 0 {
 		m.vain[victim] = 0
 	}
-	return tell, err
+	return tell, nil
 }
 
 // Gave notes pieces that another node says it has given us to import, as Node.Gave does works.
 func (m *Imports) Gave(by int, hands []Hand) (tell []Claim, err error) {
-	m.stale = true
-	return m.ledger.Gave(by, hands)
+	tell, news, err := m.gave(by, hands)
+	m.stale = m.stale || len(news) > 0
+	return tell, err
 }
 
 // Took notes another node's claim in the ledger. It returns what to tell all nodes of the site: claims of the dead have to
 // be passed on.
 func (m *Imports) Took(c Claim) (tell []Claim, err error) {
-	if c.Node >= 0 && c.Node < len(m.mate) && !m.mate[c.Node] {
+	if m.valid(c.Node) && !m.mate[c.Node] {
 		return nil, fmt.Errorf("the node of rank %d imports for another site", c.Node)
 	}
-	m.stale = true
-	if tell, err = m.ledger.Took(c); err == nil {
+	tell, news, err := m.took(c)
+	m.stale = m.stale || len(news) > 0
+	if err == nil {
 		m.deaf[c.Node] = time.Time{}
 	}
 	return tell, err
@@ -226,21 +211,10 @@ func (m *Imports) Dead(node int) (tell []Claim) {
 		return nil
 	}
 	m.stale = true
-	m.deaf[node], m.over[node], m.heirs = time.Time{}, false, nil
+	m.deaf[node], m.over[node], m.instead = time.Time{}, false, nil
 	clear(m.vain)
-	m.Unanswered(node)
-	return m.ledger.Dead(node, func(int) bool { return false }) // also what is here: it may be lost again
+	return m.dead(node, func(int) bool { return true }) // also what is here: it may be lost again
 }
-
-// Unanswered notes that the connection to a node was lost: what it was asked will not be answered on it.
-func (m *Imports) Unanswered(node int) {
-	if m.asked == node {
-		m.asked = -1
-	}
-}
-
-// Claims returns the whole ledger beyond its beginning, for a node that may have missed messages.
-func (m *Imports) Claims() []Claim { return m.ledger.Claims() }
 
 // Overtake claims a piece whose importer hardly gets on with it. It is for a node that could ask for more
 // and finds nobody to steal from, to be called every now and then while that is so. own is how long a piece takes us to
@@ -261,7 +235,7 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 	}
 	for p := range m.mine.Len() {
 		o := m.Importer(p)
-		if o == m.ledger.self || !open(p) {
+		if o == m.self || !open(p) {
 			delete(m.seen, p)
 			continue
 		}
@@ -270,15 +244,13 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 			since = now
 			m.seen[p] = now
 		}
-		if m.ledger.term[p] >= maxTerm || !Lags(min(now.Sub(since), waited(o))-m.delay(p), own) {
+		if m.term[p] >= maxTerm || !Lags(min(now.Sub(since), waited(o))-m.delay(p), own) {
 			continue
 		}
 		delete(m.seen, p)
 		m.spent++
-		m.ledger.term[p]++
-		m.ledger.claimant[p] = m.ledger.self
 		m.stale = true
-		return o, []Claim{{m.ledger.self, m.ledger.hands([]int{p})}}
+		return o, []Claim{{m.self, m.handOver([]int{p}, m.self)}}
 	}
 	return 0, nil
 }
@@ -289,10 +261,10 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 // piece takes us, one that is on its way for as long as it is: where all wait for a thin link nobody is to blame; zero if we have got none and none is on its way. waited is as in
 // Overtake. It is to be called every now and then, and says whether we import other pieces than before. O(nodes).
 func (m *Imports) PassOver(own time.Duration, waited func(rank int) time.Duration) (changed bool) {
-	for rank, mate := range m.mate {
-		over := mate && m.ledger.living[rank] && m.vain[rank] >= mostVain && waited(rank) > barren && (m.over[rank] || waited(rank) > patience*own)
+	for rank, lives := range m.living {
+		over := lives && m.vain[rank] >= mostVain && waited(rank) > barren && (m.over[rank] || waited(rank) > patience*own)
 		if over != m.over[rank] {
-			m.over[rank], m.heirs, m.stale, changed = over, nil, true, true
+			m.over[rank], m.instead, m.stale, changed = over, nil, true, true
 		}
 	}
 	return changed
@@ -310,33 +282,29 @@ func (m *Imports) relieve(now time.Time, open Open, waited func(rank int) time.D
 	var list []int
 	for p := 0; p < m.mine.Len() && len(list) < mostImport; p++ {
 		o := m.Importer(p)
-		if o == m.ledger.self || m.deaf[o].IsZero() || len(list) > 0 && o != victim { // one at a time
+		if o == m.self || m.deaf[o].IsZero() || len(list) > 0 && o != victim { // one at a time
 			continue
 		}
-		if waited(o) > leastWait && now.Sub(m.deaf[o]) >= m.heir(p/m.mates, o) && open(p) && m.ledger.term[p] < maxTerm {
+		if waited(o) > leastWait && now.Sub(m.deaf[o]) >= m.heir(p/m.mates, o) && open(p) && m.term[p] < maxTerm {
 			victim, list = o, append(list, p)
 		}
 	}
 	if list == nil {
 		return 0, nil
 	}
-	for _, p := range list {
-		m.ledger.term[p]++
-		m.ledger.claimant[p] = m.ledger.self
-	}
 	m.stale = true
-	return victim, []Claim{{m.ledger.self, m.ledger.hands(list)}}
+	return victim, []Claim{{m.self, m.handOver(list, m.self)}}
 }
 
 // heir is how long after we know that one hangs we claim the pieces of its part number part: at once if that is ours of those into which the
 // others deal it, else after each of them should have.
 func (m *Imports) heir(part, hangs int) time.Duration {
 	heirs, ours := 0, 0
-	for rank, mate := range m.mate {
-		if !mate || rank == hangs || !m.ledger.living[rank] {
+	for rank, lives := range m.living {
+		if !lives || rank == hangs {
 			continue
 		}
-		if rank == m.ledger.self {
+		if rank == m.self {
 			ours = heirs
 		}
 		heirs++

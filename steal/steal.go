@@ -23,19 +23,13 @@
 //     in hand, then give the 13 works that it names.)
 //   - The victim is the node with the most works left, as far as the thief knows.
 //
-// Nodes die, which the paper leaves out as well. Every node keeps a ledger:
-// for each work, who claims it and in which term. A work begins in term 0 with
-// its first owner, and each time that it changes hands its term grows by one:
+// Nodes die, which the paper leaves out as well. So every node keeps a ledger of whose
+// each work is (ledger.go), and says what changes hands:
 //
 //	giveWork   thief → victim   give me works
 //	works      victim → thief   these are yours now (perhaps none: never silence)
 //	took       thief → all      these are mine now
 //
-// The higher (term, claimant) wins, so the order in which messages of different
-// nodes arrive does not matter. The owner of a work is its claimant or, if that one is dead, its heir: the
-// first living node in a ring that starts at the work's own number. What a dead
-// node claimed is passed on to all by everybody who knows of it, so all survivors
-// come to hold the same ledger, and with it the same idea of who owns what.
 // Whoever dies, at any message, every work has a living owner that knows
 // of it; the worst that a race costs is a work fetched twice.
 //
@@ -45,6 +39,7 @@ package steal
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/piece"
@@ -120,10 +115,6 @@ func DefaultPerWork(l piece.Layout, nodes int) int {
 	return max(1, min(int(efficient/l.Piece), l.Count()/(8*max(1, nodes))))
 }
 
-// maxTerm is more often than any work changes hands; a term beyond it is a lie
-// that would make the next one overflow. A work of that term is given to nobody.
-const maxTerm = 1 << 24
-
 // AnswerWithin is how long a node waits for the answer to giveWork; then it is to GiveUp, and to ask another one.
 const AnswerWithin = 5 * time.Second
 
@@ -131,39 +122,19 @@ const AnswerWithin = 5 * time.Second
 // works and never gives any would keep a thief waiting for as long as it likes.
 const mostVain = 4
 
-// Hand is a run of works that changes hands: the works Lo ≤ w < Hi, which all
-// have the same term from now on.
-type Hand struct {
-	Lo, Hi int
-	Term   uint32
-}
-
-// Claim says whose these works are (the message took).
-type Claim struct {
-	Node  int
-	Hands []Hand
-}
-
-// Node is one node's view: its own list and its ledger of everybody's works.
+// Node is one node's view: its ledger of everybody's works and its own list, which follows it.
 type Node struct {
-	self      int
+	ledger
 	steals    bool
 	works     []piece.Range
 	place     []int
-	claimant  []int
-	term      []uint32
-	living    []bool
-	heirs     []int  // by rank: the first living node from there on, in a ring; nil: not worked out since somebody died
 	list      []int  // own works not begun, in the order in which they will be
 	listed    []bool // by work: on the list
 	hand      []bool // by work: begun here and not ended
 	inHand    int    // how many are
 	overtaken []bool // by work: claimed while its owner had it in hand; given out from its tail, piece by piece
-	asked     int    // the victim whose answer is awaited, or -1
 	refused   []bool // by rank: answered our last question with no works
 	vain      []int  // by rank: so many questions in a row have brought nothing
-	owes      []int  // by rank: so many works it may yet give us: all that there are when it was asked, be its answer late or told on another connection
-	passed    []int  // by work: how often a claim to it by one that was dead was passed on
 	early     bool   // it was asked while we had works in hand
 	ended     bool   // we have been through with a work: our pace is known
 }
@@ -172,13 +143,10 @@ type Node struct {
 // d. With steals false it neither asks nor gives (the paper's non-steal).
 func NewNode(self, nodes int, d Division, steals bool) *Node {
 	n := &Node{
-		self: self, steals: steals, asked: -1,
-		works: d.Works, place: d.Place, claimant: append([]int(nil), d.Owner...), term: make([]uint32, len(d.Works)),
+		ledger: newLedger(self, d.Owner, slices.Repeat([]bool{true}, nodes)),
+		steals: steals, works: d.Works, place: d.Place,
 		listed: make([]bool, len(d.Works)), hand: make([]bool, len(d.Works)), overtaken: make([]bool, len(d.Works)),
-		living: make([]bool, nodes), refused: make([]bool, nodes), vain: make([]int, nodes), owes: make([]int, nodes), passed: make([]int, len(d.Works)),
-	}
-	for i := range n.living {
-		n.living[i] = true
+		refused: make([]bool, nodes), vain: make([]int, nodes),
 	}
 	for w, o := range n.claimant {
 		if o == self {
@@ -259,7 +227,7 @@ func (n *Node) Back(works []int) {
 	var back []int
 	for _, w := range works {
 		n.End(w)
-		if n.Owner(w) == n.self && !n.listed[w] {
+		if n.owner(w) == n.self && !n.listed[w] {
 			n.listed[w] = true
 			back = append(back, w)
 		}
@@ -295,28 +263,7 @@ func (n *Node) Left() int { return len(n.list) }
 func (n *Node) Busy() bool { return len(n.list)+n.inHand > 0 }
 
 // Owner is the rank of the living node that a work is up to.
-func (n *Node) Owner(work int) int {
-	if c := n.claimant[work]; n.living[c] {
-		return c
-	}
-	if n.heirs == nil {
-		n.inherit()
-	}
-	return n.heirs[work%len(n.heirs)]
-}
-
-// inherit works out who inherits from whom: ourselves, if nobody lives. It is done once for all works, since of those next to each other many may
-// be dead. O(nodes).
-func (n *Node) inherit() {
-	nodes, heir := len(n.living), n.self
-	n.heirs = make([]int, nodes)
-	for i := 2*nodes - 1; i >= 0; i-- { // twice around: behind the last comes the first
-		if n.living[i%nodes] {
-			heir = i % nodes
-		}
-		n.heirs[i%nodes] = heir
-	}
-}
+func (n *Node) Owner(work int) int { return n.owner(work) }
 
 // Work is the range of pieces of a work.
 func (n *Node) Work(work int) piece.Range { return n.works[work] }
@@ -336,29 +283,18 @@ func (n *Node) Ask(held Held) (victim int, ok bool) {
 	n.early = n.inHand > 0
 	left := make([]int, len(n.living))
 	for w := range n.works {
-		if o := n.Owner(w); o != n.self && !n.refused[o] && n.vain[o] < mostVain && !n.missing(w, held).Empty() {
+		if o := n.owner(w); o != n.self && !n.refused[o] && n.vain[o] < mostVain && !n.missing(w, held).Empty() {
 			left[o]++
 		}
 	}
-	best := -1
-	for i := 1; i < len(left); i++ { // from the next rank on, so that thieves spread
-		o := (n.self + i) % len(left)
-		if left[o] > 1 && (best < 0 || left[o] > left[best]) { // one alone is in its hand
-			best = o
-		}
-	}
-	if best < 0 {
-		return 0, false
-	}
-	n.asked, n.owes[best] = best, len(n.works)
-	return best, true
+	return n.ask(left)
 }
 
 // Give answers a thief's giveWork: half of the list, from the tail, but at most as
 // many works as the thief asks for, and never silence. The answer is empty if the list is, or if the node does
 // not steal.
 func (n *Node) Give(thief, most int) []Hand {
-	if !n.steals || thief == n.self || !n.valid(thief) || !n.living[thief] {
+	if !n.steals || !n.another(thief) {
 		return nil
 	}
 	keep := max(len(n.list)/2, len(n.list)-max(0, most))
@@ -370,11 +306,9 @@ func (n *Node) Give(thief, most int) []Hand {
 		}
 		tail = append(tail, w)
 		n.listed[w] = false
-		n.claimant[w] = thief
-		n.term[w]++
 	}
 	n.list = kept
-	return n.hands(tail)
+	return n.handOver(tail, thief)
 }
 
 // Receive takes victim's answer to giveWork and appends the works to the
@@ -382,39 +316,24 @@ func (n *Node) Give(thief, most int) []Hand {
 // names works that do not exist. An answer that comes when it is not waited for
 // any more counts all the same: the victim's ledger says that the works are ours.
 func (n *Node) Receive(victim int, answer []Hand) (tell []Claim, err error) {
-	if err := n.check(answer); err != nil {
-		return nil, err
-	}
-	if n.asked == victim {
+	tell, err = n.Gave(victim, answer)
+	if err == nil && n.asked == victim {
 		n.asked = -1
 		n.refuses(victim, len(answer) == 0)
 	}
-	return n.Gave(victim, answer)
+	return tell, err
 }
 
 // Gave notes works that another node says it has given us: in its answer or, if that was lost, on its next connection. It returns what
 // to tell everybody, so that of several who were given the same all but one hear of it; and an error if there are no such works. Who was not
 // asked has given us nothing: it could have each node read all.
 func (n *Node) Gave(by int, hands []Hand) (tell []Claim, err error) {
-	if err := n.check(hands); err != nil {
-		return nil, err
+	tell, news, err := n.gave(by, hands)
+	if len(news) > 0 {
+		clear(n.refused)
 	}
-	c := Claim{n.self, hands}
-	news := 0
-	for _, h := range hands {
-		for w := h.Lo; w < h.Hi; w++ {
-			if n.isNews(c.Node, w, h.Term) {
-				news++
-			}
-		}
-	}
-	if news == 0 || news > n.owes[by] { // what was heard before nobody needs to hear again, however often it is said
-		return nil, nil
-	}
-	n.owes[by] -= news
-	clear(n.refused)
-	n.record(c)
-	return []Claim{c}, nil
+	n.relist(news)
+	return tell, err
 }
 
 // GiveUp stops waiting for the answer of a victim, which counts as a refusal.
@@ -435,76 +354,31 @@ func (n *Node) refuses(victim int, yes bool) {
 	}
 }
 
-// mostPassed is how often a claim to the same work is passed on for the dead: more often than it was theirs. One that goes on claiming for them
-// would else have everybody say so to everybody. Whoever asks is told all the same (Claims).
-const mostPassed = 8
-
 // Took notes another node's claim in the ledger. A work of our own that somebody else
 // claims with a higher term leaves the list. It returns what to tell everybody:
 // claims of the dead have to be passed on by those who hear of them first. What is said to be ours is not for Took: see Gave.
 func (n *Node) Took(c Claim) (tell []Claim, err error) {
-	if !n.valid(c.Node) {
-		return nil, fmt.Errorf("no node of rank %d", c.Node)
-	}
-	if err := n.check(c.Hands); err != nil {
-		return nil, err
-	}
-	if c.Node == n.self {
-		return nil, nil
-	}
-	news := n.record(c)
+	tell, news, err := n.took(c)
 	if len(news) > 0 {
 		n.refused[c.Node] = false
 	}
-	if n.living[c.Node] {
-		return nil, nil
-	}
-	more := news[:0]
-	for _, w := range news {
-		if n.passed[w] < mostPassed {
-			n.passed[w]++
-			more = append(more, w)
-		}
-	}
-	if len(more) > 0 {
-		tell = append(tell, Claim{c.Node, n.hands(more)})
-	}
-	return tell, nil
+	n.relist(news)
+	return tell, err
 }
 
-// isNews says whether a node's claim to a work is higher than what the ledger has.
-func (n *Node) isNews(node, work int, term uint32) bool {
-	return term > n.term[work] || term == n.term[work] && node > n.claimant[work]
-}
-
-// record enters c where it is higher than what the ledger has, puts works that
-// became ours on the list and takes those off that did not stay ours. It returns the works of which that was new.
-func (n *Node) record(c Claim) (news []int) {
+// relist puts those of works that are ours on the list, as push does, and takes the others off.
+func (n *Node) relist(works []int) {
 	lost := false
-	for _, h := range c.Hands {
-		for w := h.Lo; w < h.Hi; w++ {
-			if !n.isNews(c.Node, w, h.Term) {
-				continue
-			}
-			news = append(news, w)
-			n.term[w], n.claimant[w] = h.Term, c.Node
-			if n.Owner(w) == n.self {
-				n.push(w)
-			} else if n.listed[w] {
-				n.listed[w], lost = false, true
-			}
+	for _, w := range works {
+		if n.owner(w) == n.self {
+			n.push(w)
+		} else if n.listed[w] {
+			n.listed[w], lost = false, true
 		}
 	}
 	if lost {
-		kept := n.list[:0:0]
-		for _, w := range n.list {
-			if n.listed[w] {
-				kept = append(kept, w)
-			}
-		}
-		n.list = kept
+		n.list = slices.DeleteFunc(n.list, func(w int) bool { return !n.listed[w] })
 	}
-	return news
 }
 
 // push puts w on the list unless it is there or in hand.
@@ -519,79 +393,14 @@ func (n *Node) push(w int) {
 // list if nobody living holds all their pieces any more; held must not count
 // the dead node. It returns what to tell everybody: what the dead node claimed.
 func (n *Node) Dead(node int, held Held) (tell []Claim) {
-	n.living[node], n.heirs = false, nil
-	if n.asked == node {
-		n.asked = -1
-	}
 	clear(n.refused)
 	clear(n.vain)
-	var claimed []int
+	wanted := func(w int) bool { return !n.missing(w, held).Empty() }
+	tell = n.dead(node, wanted)
 	for w := range n.works {
-		if n.missing(w, held).Empty() {
-			continue
-		}
-		if n.claimant[w] == node && n.term[w] > 0 { // term 0 is known to all
-			claimed = append(claimed, w)
-		}
-		if n.Owner(w) == n.self {
+		if n.owner(w) == n.self && wanted(w) {
 			n.push(w)
 		}
 	}
-	if len(claimed) > 0 {
-		tell = append(tell, Claim{node, n.hands(claimed)})
-	}
 	return tell
-}
-
-// Unanswered notes that the connection to a node was lost: what it was asked
-// will not be answered on it.
-func (n *Node) Unanswered(node int) {
-	if n.asked == node {
-		n.asked = -1
-	}
-}
-
-// Claims returns the whole ledger beyond its beginning, for a node that may
-// have missed messages.
-func (n *Node) Claims() (claims []Claim) {
-	by := map[int][]int{}
-	for w, term := range n.term {
-		if term > 0 {
-			by[n.claimant[w]] = append(by[n.claimant[w]], w)
-		}
-	}
-	for node := range n.living {
-		if works := by[node]; len(works) > 0 {
-			claims = append(claims, Claim{node, n.hands(works)})
-		}
-	}
-	return claims
-}
-
-// hands packs works, with the terms they have now, into runs.
-func (n *Node) hands(works []int) (hs []Hand) {
-	for _, w := range works {
-		if k := len(hs) - 1; k >= 0 && hs[k].Hi == w && hs[k].Term == n.term[w] {
-			hs[k].Hi++
-		} else {
-			hs = append(hs, Hand{Lo: w, Hi: w + 1, Term: n.term[w]})
-		}
-	}
-	return hs
-}
-
-func (n *Node) valid(rank int) bool { return rank >= 0 && rank < len(n.living) }
-
-// check refuses hands that name works which do not exist, a run twice over included.
-func (n *Node) check(hands []Hand) error {
-	total := 0
-	for _, h := range hands {
-		if h.Lo < 0 || h.Hi <= h.Lo || h.Hi > len(n.works) || h.Term == 0 || h.Term > maxTerm {
-			return fmt.Errorf("works %d to %d of %d, term %d", h.Lo, h.Hi, len(n.works), h.Term)
-		}
-		if total += h.Hi - h.Lo; total > len(n.works) {
-			return fmt.Errorf("more works than the %d there are", len(n.works))
-		}
-	}
-	return nil
 }
