@@ -309,9 +309,12 @@ func (n *node) fetchEnd(ev evFetchEnd) {
 }
 
 // relieved ends the reading of works of which others have got all that is left:
-// it comes from them.
+// it comes from them; and of what is in doubt no more.
 func (n *node) relieved() {
 	for _, f := range n.fetches {
+		if f.audit == comparing && !n.inDoubt(f.take) {
+			f.relieve(errRelieved)
+		}
 		left := false
 		for p := range f.take {
 			if !n.ex.Held(p) {

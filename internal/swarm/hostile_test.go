@@ -475,6 +475,84 @@ func TestAuditThatNobodyAskedFor(t *testing.T) {
 	}
 }
 
+// One that tells one node alone another digest of a piece than its reader, so that this one waits for an audit of which nobody else knows, and
+// that goes on announcing pieces, keeps it from nothing: neither where the store's checksum proves the piece, nor where there is none.
+func TestContestedPieceKeepsNobody(t *testing.T) {
+	const liar = 3
+	for _, verified := range []string{BySource, ByPeers} {
+		swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
+			if verified == ByPeers {
+				b.object.Checksum = piece.Checksum{}
+			}
+			for i := range b.configs {
+				b.configs[i].Object = b.object
+			}
+			b.small()
+			ctx, cancel := context.WithCancel(b.t.Context())
+			victim := make(chan *peer.Conn, 1)
+			var once sync.Once
+			wait := b.stranger(ctx, func(c *peer.Conn) {
+				if c.Name() != "n0" {
+					return
+				}
+				victim <- c
+				share := piece.Share(b.configs[0].Layout.Count(), 1, liar+1)
+				for p := share.Lo; p < share.Hi; p++ {
+					if c.WriteFrame(kindHave, appendHave(nil, []piece.Range{{Lo: p, Hi: p + 1}})) != nil {
+						return
+					}
+					select {
+					case <-time.After(10 * time.Second):
+					case <-ctx.Done():
+						return
+					}
+				}
+			}, func(c *peer.Conn, kind byte, payload []byte) {
+				if kind != kindDigests || c.Name() != "n1" {
+					return
+				}
+				ds, err := parseDigests(payload, b.configs[0].Layout.Count(), liar+1)
+				if err != nil {
+					t.Error(err)
+				}
+				once.Do(func() {
+					time.Sleep(time.Second) // so that n0 has heard it
+					sendDigests(<-victim, digest{ds[0].Piece, exchange.Entry{Sum: 666, Reader: liar}})
+				})
+			})
+			b.after(time.Minute, cancel)
+			b.run()
+			wait()
+			b.complete(verified, 0, 1, 2)
+			for i, took := range b.took {
+				if took > 50*time.Second {
+					t.Errorf("%s: %s takes %v", verified, nodeName(i), took)
+				}
+			}
+		})
+	}
+}
+
+// Who has to read again what is in doubt, and is slow, keeps the others no longer than it takes them to share that out; each does not read all of it.
+func TestSlowAuditIsSharedOut(t *testing.T) {
+	const nodes, size, slowest = 6, 24 * unit.MiB, 5
+	swarmOf(t, nodes, size, steal.NonSteal, func(b *bench) {
+		for i := range b.configs {
+			b.configs[i].Layout.Piece = 256 * unit.KiB
+			b.configs[i].Store = slow{b.store, 4 << 20}
+		}
+		before := piece.Share(b.configs[0].Layout.Count(), slowest-1, nodes)
+		b.configs[slowest-1].Store = &flipping{Store: b.configs[0].Store, times: 1, at: unit.Bytes(before.Hi-1) * 256 * unit.KiB}
+		b.configs[slowest].Store = slow{b.store, 64 << 10}
+		b.within(time.Hour)
+		b.run()
+		b.complete(BySource, seq(nodes)...)
+		if got := b.storeBytes(); got > size*5/2 {
+			t.Errorf("%v left the store for an object of %v that had to be read twice", got, size)
+		}
+	})
+}
+
 // Where an audit was called for, and one that lies was the first to say how it came out, nobody fails for it: what one alone says
 // is read once more before the object is given up as damaged, or the file of one that holds it.
 func TestLyingAudit(t *testing.T) {

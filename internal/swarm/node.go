@@ -28,7 +28,7 @@ const (
 	dialEvery    = 5 * time.Millisecond   // handshakes take the processor: who makes all of them at once reads nothing meanwhile
 	stallAfter   = 30 * time.Second       // nothing came from anywhere: read what is missing ourselves
 	leaveAfter   = 2 * time.Minute        // we are done, and a peer that is not makes no progress; or we may not read the store, and nothing comes
-	auditAfter   = 15 * time.Second       // nothing came, and pieces are in doubt that others should read again
+	auditAfter   = 15 * time.Second       // nothing came, or all is here, and pieces are in doubt that others should read again
 )
 
 // node is the state of one node's part. Only its loop touches it, but for what stands before now, which never changes or takes care of itself, and what is atomic.
@@ -86,6 +86,7 @@ type node struct {
 
 	phase    int
 	moved    time.Time // when anything last came from anywhere
+	full     time.Time // when all was first here, and its digests known; zero: it has not been
 	rescuing bool      // nothing has come from peers since we began to read what they should have
 	resigned bool      // we have waited long enough for others to read again what is in doubt
 	verified string
@@ -419,6 +420,7 @@ func (n *node) tick(ctx context.Context) {
 	if n.now.Sub(n.asked) > steal.AnswerWithin {
 		n.works.GiveUp()
 	}
+	n.spareProved()
 	n.relieved()
 	n.overtake()
 	n.stealImports()

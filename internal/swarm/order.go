@@ -163,14 +163,23 @@ func (n *node) audit() (o order, ok bool) {
 	if n.man.Known() < n.Layout.Count() {
 		return o, false
 	}
+	if n.full.IsZero() && n.ex.Have().Full() {
+		n.full = n.now
+	}
+	n.spareProved()
 	if n.Members[n.Self].NoAccess {
 		n.resign()
 		return o, false
 	}
 	o = order{take: map[int]bool{}, audit: comparing}
 	due := n.man.Audits(n.Self, n.readers())
-	if n.now.Sub(n.moved) > auditAfter { // whoever should have does not
+	switch full := n.ex.Have().Full(); { // whoever should have does not
+	case !full && n.now.Sub(n.moved) > auditAfter:
 		due = n.man.Due()
+	case full && len(due) == 0 && n.now.Sub(n.full) > auditAfter: // whatever is announced meanwhile; one at a time, as others may do the same
+		if all := n.man.Due(); len(all) > 0 {
+			due = append(due, all[rand.IntN(len(all))])
+		}
 	}
 	if len(n.looks) > 0 {
 		for p := range n.looks {
@@ -211,18 +220,36 @@ func (n *node) audit() (o order, ok bool) {
 	return o, len(o.take) > 0
 }
 
-// resign has us wait no more for others to read again what is in doubt, where all is here and we may not read it ourselves: if the store's checksum
-// proves what we have, or nobody does.
-func (n *node) resign() {
-	if n.man.Settled() || !n.ex.Have().Full() {
+// spareProved has us wait for nobody to read again what is here and the store's checksum proves: who should may not know it. O(pieces) while any is in doubt.
+func (n *node) spareProved() {
+	if n.man.Settled() {
 		return
 	}
-	late := !n.resigned && n.now.Sub(n.moved) > auditAfter
-	n.resigned = n.resigned || late
 	for _, p := range n.man.Due() {
-		if proved, _ := n.proof(p); proved || late {
+		if proved, _ := n.proof(p); proved && n.ex.Have().Has(p) {
 			n.man.Spare(p)
 		}
+	}
+}
+
+// inDoubt says whether any of these pieces is.
+func (n *node) inDoubt(pieces map[int]bool) bool {
+	for p := range pieces {
+		if n.man.IsDue(p) || n.looks[p] {
+			return true
+		}
+	}
+	return false
+}
+
+// resign has us wait no more for others to read again what is in doubt, where all is here and we may not read it ourselves: if nobody does.
+func (n *node) resign() {
+	if n.resigned || n.man.Settled() || !n.ex.Have().Full() || n.now.Sub(n.moved) <= auditAfter && n.now.Sub(n.full) <= leaveAfter {
+		return
+	}
+	n.resigned = true
+	for _, p := range n.man.Due() {
+		n.man.Spare(p)
 	}
 }
 
