@@ -82,7 +82,7 @@ type Config struct {
 	PerWork   int            // pieces per work unit; zero: as steal.PolicyOf has it
 	Store     objstore.Store // retries and limits are its own business; a patient one shares its pauses with the job
 	// SourceCopies is how many times the object may leave the store at most, by stream. One: nothing is read
-	// twice unless something fails. Zero: where peers give a node less than the store would, it reads what others have, too.
+	// twice unless something fails. Zero: where peers give a node less than the store would, and leave room on its link, it reads what others have, too.
 	SourceCopies float64
 	File         File
 	Access       *access.Witness // what members show each other before anything else; nil: nothing, all may have the object
