@@ -51,6 +51,9 @@ func TestDialsOneAfterTheOther(t *testing.T) {
 				if !dials || rank <= c.Self {
 					t.Fatalf("where it takes %v no dial %d begins after %v: %v", tt.takes, k, time.Duration(k)*tt.between, began)
 				}
+				if nb := n.neighbours[rank]; nb.deadline.Sub(start) < time.Duration(k)*tt.between+connectFor || nb.lost.Sub(start) < time.Duration(k)*tt.between {
+					t.Errorf("member %d, which is dialed after %v, is missed after %v and given up after %v", rank, time.Duration(k)*tt.between, nb.lost.Sub(start), nb.deadline.Sub(start))
+				}
 				if n.ex.Partner(rank) && !partners {
 					t.Errorf("partner %d is dialed after others", rank)
 				}

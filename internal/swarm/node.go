@@ -169,12 +169,13 @@ func newNode(c Config) *node {
 	n.appetite = steal.NewAppetite(unit.Bytes(n.policy.PerWork) * c.Layout.Piece)
 	d := steal.Divide(c.Layout.Count(), n.sources, n.policy.PerWork)
 	n.works, n.turns = steal.NewNode(c.Self, len(c.Members), d, n.policy.Steals), n.newTurns(d)
+	dialed := now.Add(time.Duration(len(c.Members)) * dialEvery) // by then all have dialed whom they are to
 	for rank, m := range c.Members {
 		if m.blind() {
 			n.works.Excuse(rank)
 		}
 		n.rank[m.Name] = rank
-		n.neighbours[rank] = neighbour{deadline: now.Add(connectFor), lost: now, moved: now, gained: now}
+		n.neighbours[rank] = neighbour{deadline: dialed.Add(connectFor), lost: dialed, moved: now, gained: now}
 	}
 	return n
 }
