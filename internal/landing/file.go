@@ -33,7 +33,7 @@ type File struct {
 	part  string // relative to the root
 	key   string // in r.busy
 	entry string // in the journal
-	f     *os.File
+	f     direct
 
 	written atomic.Int64 // bytes
 	space   space
@@ -136,9 +136,11 @@ func (f *File) make() error {
 	note := entry{Job: f.job, Root: p.real, Part: f.part}
 	f.entry = note.name()
 	err = r.begin(p, above, &note, func() (info fs.FileInfo, err error) {
-		if f.f, err = p.r.OpenFile(f.part, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err != nil {
+		part, err := p.r.OpenFile(f.part, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+		if err != nil {
 			return nil, err
 		}
+		f.f = directly(part)
 		if info, err = f.f.Stat(); err != nil {
 			p.r.Remove(f.part)
 		}
@@ -160,7 +162,7 @@ func (f *File) reserve() error {
 	if err := f.f.Truncate(int64(f.size)); err != nil {
 		return err
 	}
-	f.space = space{size: int64(f.size), take: func(off, n int64) error { return allocate(f.f, off, n) }}
+	f.space = space{size: int64(f.size), take: func(off, n int64) error { return allocate(f.f.File, off, n) }}
 	err := f.space.begin()
 	if err != nil {
 		f.f.Truncate(0) // what was allocated until then is free again, and is to be told so
@@ -187,7 +189,7 @@ func (f *File) WriteAt(b []byte, off int64) (int, error) {
 	}
 	n, err := f.f.WriteAt(b, off)
 	if now := f.written.Add(int64(n)); now/writebackEvery != (now-int64(n))/writebackEvery {
-		startWriteback(f.f)
+		startWriteback(f.f.File)
 	}
 	return n, f.explain(err)
 }
@@ -221,7 +223,7 @@ func (f *File) Commit(m Meta) error {
 	if err != nil {
 		return err
 	}
-	info, err := f.p.seal(f.f, old, f.size, f.explain)
+	info, err := f.p.seal(f.f.File, old, f.size, f.explain)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ type handles struct {
 }
 
 type handle struct {
-	f     *os.File
+	f     direct
 	users int
 	last  int  // handles.used when it was taken
 	gone  bool // nobody takes it any more: the last user closes it
@@ -41,7 +41,7 @@ func (h *handles) take(i int) (*handle, error) {
 		if err != nil {
 			return nil, err
 		}
-		x = &handle{f: f}
+		x = &handle{f: directly(f)}
 		h.by[i] = x
 		h.trim()
 	}

@@ -284,7 +284,7 @@ func (t *Tree) allocate(off, n int64) error {
 			return err
 		}
 		defer t.open.give(h)
-		return allocate(h.f, in, int64(hi-lo))
+		return allocate(h.f.File, in, int64(hi-lo))
 	})
 }
 
@@ -370,7 +370,7 @@ func (t *Tree) WriteAt(b []byte, off int64) (n int, err error) {
 		k, err := h.f.WriteAt(b[lo:hi], in)
 		n += k
 		if now := t.written[i].Add(int64(k)); now/writebackEvery != (now-int64(k))/writebackEvery {
-			startWriteback(h.f)
+			startWriteback(h.f.File)
 		}
 		return t.explain(t.place(i), err)
 	})
@@ -529,7 +529,7 @@ func (t *Tree) syncFile(i int, old fs.FileInfo) (fs.FileInfo, error) {
 	}
 	defer t.open.give(h)
 	p := t.place(i)
-	return p.seal(h.f, old, t.files[i].Size, func(err error) error { return t.explain(p, err) })
+	return p.seal(h.f.File, old, t.files[i].Size, func(err error) error { return t.explain(p, err) })
 }
 
 // dirs are the directories of the files, and those above them below the root, outermost first.
