@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
@@ -44,6 +45,20 @@ func TestOneHolderIsWrong(t *testing.T) {
 		b.complete(BySource, 0, 2, 3)
 		if !errors.Is(b.errs[1], ErrHeldWrong) {
 			t.Errorf("n1: %v, want %v", b.errs[1], ErrHeldWrong)
+		}
+	})
+}
+
+// One that holds the object, but for a bit of what it is to give, is not done for what others have read in its place.
+func TestHolderHasOneBitWrong(t *testing.T) {
+	swarmOf(t, 4, 20*unit.MiB, steal.Steal, func(b *bench) {
+		b.held(0, 1, 2)
+		l := b.configs[0].Layout
+		b.disks[1].b[unit.Bytes(piece.Share(l.Count(), 1, 3).Lo)*l.Piece] ^= 1
+		b.run()
+		b.complete(BySource, 0, 2, 3)
+		if !errors.Is(b.errs[1], ErrHeldWrong) {
+			t.Errorf("n1: %v, verified %q, want %v", b.errs[1], b.results[1].Verified, ErrHeldWrong)
 		}
 	})
 }

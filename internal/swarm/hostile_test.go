@@ -676,28 +676,39 @@ func TestPieceIsLostWhileItIsCompared(t *testing.T) {
 	}
 }
 
-// The file of one that holds the object is wrong if the store says so, too.
+// The file of one that holds the object is wrong if the store says so, too: be it that this is read from it, or that its checksum proves what another has read.
 func TestHeldFileIsWrong(t *testing.T) {
-	swarmOf(t, 2, unit.MiB, steal.Stream, func(b *bench) {
-		c := b.configs[0]
-		c.Members[0].Held, c.Layout.Piece = true, unit.MiB
-		c.Log = slog.New(slog.DiscardHandler)
-		n := newNode(c)
-		n.enter(0, digest{0, exchange.Entry{Sum: 1}})
-		n.got(0, 1, "n0")
-		n.man.Audit(piece.Range{Hi: 1})
-		n.enter(1, digest{0, exchange.Entry{Sum: 2, Reader: 1, Term: exchange.MaxTerm}})
-		for _, sum := range []uint64{1, 2} { // of the file, of the store
-			o, ok := n.audit()
-			if !ok || n.fatal != nil {
-				t.Fatalf("reads %v, %v; fails for %v", o, ok, n.fatal)
+	for _, proved := range []bool{false, true} {
+		swarmOf(t, 2, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Members[0].Held, c.Layout.Piece = true, unit.MiB
+			c.Log = slog.New(slog.DiscardHandler)
+			n := newNode(c)
+			n.enter(0, digest{0, exchange.Entry{Sum: 1}})
+			n.got(0, 1, "n0")
+			n.man.Audit(piece.Range{Hi: 1})
+			said, readings := uint64(2), []uint64{1, 2} // of the file, of the store
+			if proved {
+				said, readings = n.algorithm(0).Update(0, b.data), readings[:1]
 			}
-			n.fetched(evFetched{piece: 0, sum: sum, audit: o.audit})
-		}
-		if !errors.Is(n.fatal, ErrHeldWrong) {
-			t.Errorf("%v, want %v", n.fatal, ErrHeldWrong)
-		}
-	})
+			n.enter(1, digest{0, exchange.Entry{Sum: said, Reader: 1, Term: exchange.MaxTerm}})
+			for _, sum := range readings {
+				o, ok := n.audit()
+				if !ok || n.fatal != nil {
+					t.Fatalf("reads %v, %v; fails for %v", o, ok, n.fatal)
+				}
+				n.fetched(evFetched{piece: 0, sum: sum, audit: o.audit})
+			}
+			if o, ok := n.audit(); ok {
+				t.Errorf("reads %v", o)
+			}
+			n.complete(b.t.Context())
+			if !errors.Is(n.fatal, ErrHeldWrong) || n.commits {
+				t.Errorf("proved %v: %v, want %v; it is committed: %v", proved, n.fatal, ErrHeldWrong, n.commits)
+			}
+			n.wg.Wait()
+		})
+	}
 }
 
 // Nor does one that may not read the store itself lose its part for a liar that tells it alone other digests than the true readers.

@@ -183,12 +183,16 @@ func (n *node) audit() (o order, ok bool) {
 	}
 	if len(n.looks) > 0 {
 		for p := range n.looks {
-			if proved, _ := n.proof(p); proved {
-				delete(n.looks, p)
-				n.man.Spare(p)
-			} else {
+			if proved, _ := n.proof(p); !proved {
 				due = append(due, p)
+				continue
 			}
+			if e, _ := n.man.Entry(p); n.Members[n.Self].Held && n.sums[p] != e.Sum { // as our file was read again before
+				n.fail(heldWrong(p))
+				return o, false
+			}
+			delete(n.looks, p)
+			n.man.Spare(p)
 		}
 		slices.Sort(due)
 		due = slices.Compact(due)
