@@ -103,6 +103,7 @@ type peer struct {
 	partner bool
 	waits   bool // for its turn; only during Rechoke
 	snubbed bool
+	hoards  bool // it is snubbed for having said that it has what it alone of our site has, and given nothing, and has given nothing since
 	dry     bool // it has nothing that we could ask for, since anything last changed
 	owes    unit.Bytes
 	has     piece.Set
@@ -212,12 +213,12 @@ func (s *State) held(rank, i int, d int32) {
 }
 
 // Announced notes that a peer has the pieces of r, which must lie within the
-// object. It says whether any of them was news.
+// object. It says whether any of them was news; of one that hoards nothing is.
 func (s *State) Announced(rank int, r piece.Range) (news bool) {
 	p := &s.peers[rank]
 	if s.now.Sub(p.gave) > HoardAfter/2 && !s.now.Equal(p.looked) { // once for all runs of a message
 		p.looked = s.now
-		if _, alone := s.aloneWith(rank); !alone {
+		if _, _, alone := s.aloneWith(rank); !alone {
 			p.gave = s.now
 		}
 	}
@@ -233,7 +234,15 @@ func (s *State) Announced(rank int, r piece.Range) (news bool) {
 		p.dry, p.gained = false, s.now
 		s.stirred = s.stirred || p.has.Full() || !p.partner && !p.choked
 	}
-	return news
+	return news && !p.hoards
+}
+
+// Possesses is how many pieces a peer says that it has; none, if it hoards.
+func (s *State) Possesses(rank int) int {
+	if p := &s.peers[rank]; !p.hoards {
+		return p.has.Count()
+	}
+	return 0
 }
 
 // Withdrawn notes that a peer's piece i does not count: it was found to be wrong.
@@ -357,7 +366,7 @@ func (s *State) Choked(rank int, chokes bool) {
 // cancel: the same block, if somebody else owes it too.
 func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 	p := &s.peers[rank]
-	p.heard, p.gave, p.excused = now, now, false
+	p.heard, p.gave, p.excused, p.hoards = now, now, false, false
 	s.snub(rank, false)
 	p.in.add(s.blockSize(i, b), now)
 	w := s.want(i)
@@ -382,13 +391,13 @@ func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 func (s *State) Discarded(rank, i, b int, now time.Time) {
 	p := &s.peers[rank]
 	p.heard = now
-	s.snub(rank, false)
 	if w := s.want(i); w != nil && b < len(w.asked) && w.untake(b, int32(rank)) {
-		p.gave, p.excused = now, false
+		p.gave, p.excused, p.hoards = now, false, false
 		p.owes -= s.blockSize(i, b)
 		s.loose = true
 		s.wet()
 	}
+	s.snub(rank, false)
 }
 
 // Reserve takes piece i out of the exchange, because it is being read from the store; it

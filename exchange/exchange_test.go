@@ -471,7 +471,7 @@ func TestUnknownDigestDoesNotCount(t *testing.T) {
 	if s.Held(0) || s.Held(1) || s.Covered() || s.Open() {
 		t.Error("pieces count as held whose digest nobody knows")
 	}
-	if p, alone := s.aloneWith(2); !alone || p != 0 {
+	if p, _, alone := s.aloneWith(2); !alone || p != 0 {
 		t.Error("node 2 owes a digest for piece 0, and nobody minds")
 	}
 	s.Known(0)

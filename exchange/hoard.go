@@ -46,22 +46,37 @@ func (s *State) patience(size unit.Bytes) time.Duration {
 }
 
 // aloneWith returns a piece that we lack, only that peer has, and we may ask it for; or one whose digest
-// nobody has told us, which who has the piece should have.
-func (s *State) aloneWith(rank int) (piece int, ok bool) {
+// nobody has told us, which who has the piece should have; or, so that elsewhere is true, one that nobody else in our site has: for its sake other
+// sites are not asked.
+func (s *State) aloneWith(rank int) (piece int, elsewhere, ok bool) {
 	for r := range s.have.Missing() {
 		for i := r.Lo; i < r.Hi; i++ {
-			if s.peers[rank].has.Has(i) && (!s.known.Has(i) || s.open && s.holders[i] == 1) && s.may(rank, i) {
-				return i, true
+			switch {
+			case !s.peers[rank].has.Has(i):
+			case (!s.known.Has(i) || s.open && s.holders[i] == 1) && s.may(rank, i):
+				return i, false, true
+			case s.open && s.site != nil && s.near(rank) && !s.peers[rank].hoards && s.known.Has(i) && s.others(rank, i) == 0:
+				return i, true, true
 			}
 		}
 	}
-	return 0, false
+	return 0, false, false
+}
+
+// others is how many others have piece i, which a peer has: those of our site, if it is of ours.
+func (s *State) others(rank, i int) int32 {
+	n := s.rarity(rank)[i]
+	if s.site == nil || !s.near(rank) || !s.peers[rank].snubbed { // it is counted itself
+		n--
+	}
+	return n
 }
 
 // Hoards returns a piece that we lack and only that peer has, if it has given us nothing within the time that it is given: HoardAfter,
 // or more where links are slow. Others may give all the while: it does not have what it announces, or serves nobody. One that is not our
 // partner, and chokes us or has done so until just now, may be serving its own: it has as long as it takes to go round, and
-// is waited for as long as others come by what it has. O(pieces) for those that have given nothing for as long.
+// is waited for as long as others come by what it has. If other sites have the piece, too, that peer only counts no more as one of ours that has any, until it gives
+// something. O(pieces) for those that have given nothing for as long.
 func (s *State) Hoards(rank int, now time.Time) (piece int, within time.Duration, ok bool) {
 	p := &s.peers[rank]
 	within = s.patience(s.least())
@@ -79,8 +94,14 @@ func (s *State) Hoards(rank int, now time.Time) (piece int, within time.Duration
 		p.gave = now
 		return 0, 0, false
 	}
-	if piece, ok = s.aloneWith(rank); !ok || turns && s.gives(rank) {
+	piece, elsewhere, alone := s.aloneWith(rank)
+	if !alone || turns && s.gives(rank) {
 		p.gave = now
+		return 0, 0, false
+	}
+	if elsewhere {
+		p.hoards = true
+		s.snub(rank, true)
 		return 0, 0, false
 	}
 	return piece, within, true
@@ -93,7 +114,7 @@ func (s *State) gives(rank int) bool {
 	p.given = 0
 	for r := range p.has.Ranges() {
 		for i := r.Lo; i < r.Hi; i++ {
-			if s.holders[i] > 1 {
+			if s.others(rank, i) > 0 {
 				p.given++
 			}
 		}

@@ -132,3 +132,46 @@ func TestHoarderConnectsAgain(t *testing.T) {
 		}
 	}
 }
+
+// A mate that says that it has what other sites have, and gives none of it, does not keep its site from importing that, whatever else it sends; when it gives something it
+// counts again.
+func TestMateThatHoardsDoesNotCount(t *testing.T) {
+	for _, chokes := range []bool{true, false} {
+		s := alone(0)
+		s.Choked(1, chokes)
+		s.Announced(1, piece.Range{Lo: 0, Hi: 2})
+		s.Announced(2, piece.Range{Lo: 0, Hi: 2})
+		for d := time.Duration(0); d < HoardAfter+3*time.Second; d += 100 * time.Millisecond {
+			if d%time.Second == 0 {
+				s.Discarded(1, 9, 0, at(d))
+			}
+			ask, _ := s.Asks(at(d))
+			for _, a := range ask {
+				for b := a.Lo; b < a.Hi && a.Peer == 2; b++ {
+					s.Block(2, a.Piece, b, at(d))
+				}
+				if w := s.want(a.Piece); w != nil && w.left == 0 {
+					s.Got(a.Piece)
+				}
+			}
+			if _, _, hoards := s.Hoards(1, at(d)); hoards {
+				t.Fatalf("chokes %v: given up after %v, and others have what it has", chokes, d)
+			}
+		}
+		if got := s.Have().Count(); got != 2 {
+			t.Errorf("chokes %v: %d of 2 pieces are imported", chokes, got)
+		}
+		if s.Announced(1, piece.Range{Lo: 2, Hi: 3}) || s.Possesses(1) != 0 {
+			t.Errorf("chokes %v: it gets on by what it says", chokes)
+		}
+		s.Announced(2, piece.Range{Lo: 2, Hi: 3})
+		if !s.foreign(2) {
+			t.Errorf("chokes %v: what it says that it has is not to be imported", chokes)
+		}
+		s.Choked(1, false)
+		s.Block(1, 0, 0, at(HoardAfter+4*time.Second))
+		if s.foreign(2) || !s.Announced(1, piece.Range{Lo: 3, Hi: 4}) || s.Possesses(1) != 4 {
+			t.Errorf("chokes %v: it gives, and does not count", chokes)
+		}
+	}
+}

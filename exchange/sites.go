@@ -120,10 +120,10 @@ func (s *State) elsewhere(i int) bool {
 }
 
 // snub notes that a peer owes blocks and sends none, or that it has sent something again. What only such nodes of our
-// site have, the site has not: else it would wait for a node that hangs until that is given up.
+// site have, the site has not: else it would wait for a node that hangs until that is given up. One that hoards is snubbed until it gives something.
 func (s *State) snub(rank int, is bool) {
 	p := &s.peers[rank]
-	if p.snubbed == is {
+	if is = is || p.hoards; p.snubbed == is {
 		return
 	}
 	p.snubbed = is

@@ -38,9 +38,11 @@ type Imports struct {
 	seen   map[int]time.Time
 	spent  int // times that we have overtaken somebody
 
-	vain    []int  // by rank: so many questions in a row have brought nothing
-	over    []bool // by rank: is passed over
-	instead []int  // those that import in the place of those that are; nil: not worked out since anybody was, or died
+	vain    []int       // by rank: so many questions in a row have brought nothing
+	over    []bool      // by rank: is passed over
+	since   []time.Time // by rank: since when it is watched whether it gets enough; zero: it is not
+	had     []int       // by rank: how many pieces it had then
+	instead []int       // those that import in the place of those that are; nil: not worked out since anybody was, or died
 }
 
 const (
@@ -49,7 +51,7 @@ const (
 	answers    = leastWait        // for as long
 	mostImport = 4096             // pieces that change hands at a time, so that a message has a legal length
 	fewOf      = 100              // of so many pieces all nodes together may overtake one that crosses, but slowly
-	barren     = 30 * time.Second // one that gives nothing of what it has not begun, and gets nothing itself, for as long imports nothing
+	barren     = 30 * time.Second // one that gives nothing of what it has not begun, and gets hardly anything itself, for as long imports nothing
 )
 
 // NewImports returns the pool of the site whose nodes have the ranks mates, ascending, as node self
@@ -68,7 +70,7 @@ func NewImports(self, nodes int, mates []int, pieces int) *Imports {
 	}
 	return &Imports{
 		ledger: newLedger(self, owner, slices.Clone(mate)), mate: mate, mates: len(mates), turn: turn,
-		mine: piece.NewSet(pieces), stale: true, again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{}, vain: make([]int, nodes), over: make([]bool, nodes),
+		mine: piece.NewSet(pieces), stale: true, again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{}, vain: make([]int, nodes), over: make([]bool, nodes), since: make([]time.Time, nodes), had: make([]int, nodes),
 	}
 }
 
@@ -255,14 +257,29 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 	return 0, nil
 }
 
-// PassOver finds those that import nothing of what they claim. One that has nothing to give, each time that it is asked, has begun all that is its own, and
-// so gets some of it within a few times as long as a piece takes us. If it does not, its pieces are those of its heirs, all others of the site, until it
+// PassOver finds those that import nothing of what they claim, or next to nothing. One that has nothing to give, each time that it is asked, has begun all that is its own, and
+// so gets a piece every few times as long as one takes us. If it gets fewer, its own are those of its heirs, all others of the site, until it
 // does. Nothing is claimed for that, and no term grows: one that lies could claim all again, and for good. Each finds out by itself. own is how long a
-// piece takes us, one that is on its way for as long as it is: where all wait for a thin link nobody is to blame; zero if we have got none and none is on its way. waited is as in
-// Overtake. It is to be called every now and then, and says whether we import other pieces than before. O(nodes).
-func (m *Imports) PassOver(own time.Duration, waited func(rank int) time.Duration) (changed bool) {
+// piece takes us, one that is on its way for as long as it is: where all wait for a thin link nobody is to blame; zero if we have got none and none is on its way. has says of each rank how
+// many pieces it has, wherever they came from. It is to be called every now and then, and says whether we import other pieces than before. O(nodes).
+func (m *Imports) PassOver(now time.Time, own time.Duration, has func(rank int) int) (changed bool) {
+	each := tolerated(own)
 	for rank, lives := range m.living {
-		over := lives && m.vain[rank] >= mostVain && waited(rank) > barren && (m.over[rank] || waited(rank) > patience*own)
+		over, asked := m.over[rank], m.again[rank]
+		if m.asked == rank {
+			asked = m.begged
+		}
+		switch lasted := now.Sub(m.since[rank]); {
+		case !lives || m.vain[rank] < mostVain:
+			over, m.since[rank] = false, time.Time{}
+		case !over && now.Sub(asked) > deafFor: // there has been nothing to ask it for
+			m.since[rank] = time.Time{}
+		case m.since[rank].IsZero():
+			m.since[rank], m.had[rank] = now, has(rank)
+		case lasted > max(barren, 2*each):
+			over = time.Duration(has(rank)-m.had[rank]+1)*each < lasted
+			m.since[rank], m.had[rank] = now, has(rank)
+		}
 		if over != m.over[rank] {
 			m.over[rank], m.instead, m.stale, changed = over, nil, true, true
 		}

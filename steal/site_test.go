@@ -524,8 +524,8 @@ func TestOneOvertakesAnImporter(t *testing.T) {
 	}
 }
 
-// One that claims all pieces, again and again or for good, and gives and gets none, is passed over: the others import them, each piece one of them, until it gets
-// something. One that gets something now and then is not.
+// One that claims all pieces, again and again or for good, and gives none and gets none, or hardly any, is passed over: the others import them, each piece one of them, until it gets
+// as many as they would.
 func TestBarrenImporterIsPassedOver(t *testing.T) {
 	const pieces, liar = 40, 3
 	mates := []int{0, 1, 2, liar}
@@ -534,26 +534,27 @@ func TestBarrenImporterIsPassedOver(t *testing.T) {
 		terms   []uint32
 		answers bool
 		own     time.Duration
-		waited  time.Duration
+		every   time.Duration // that it gets a piece; zero: never
 		want    bool
 	}{
-		{"for good", []uint32{maxTerm}, true, 0, time.Hour, true},
-		{"again and again", []uint32{1, 5, 9, 13, 17, 21, 25}, true, time.Second, time.Hour, true},
-		{"and answers nobody", []uint32{maxTerm}, false, 0, time.Hour, true},
-		{"and gets something", []uint32{1}, true, time.Second, barren, false},
-		{"and gets something where nobody else does", []uint32{1}, true, 0, barren, false},
-		{"where a piece takes long", []uint32{1}, true, barren, patience * barren, false},
+		{"for good", []uint32{maxTerm}, true, 0, 0, true},
+		{"again and again", []uint32{1, 5, 9, 13, 17, 21, 25}, true, time.Second, 0, true},
+		{"and answers nobody", []uint32{maxTerm}, false, 0, 0, true},
+		{"and gets something now and then", []uint32{1}, true, time.Second, barren - time.Second, true},
+		{"and gets something now and then where nobody else does", []uint32{1}, true, 0, barren - time.Second, true},
+		{"and gets something", []uint32{1}, true, time.Second, patience * time.Second, false},
+		{"and gets something where nobody else does", []uint32{1}, true, 0, leastWait, false},
+		{"where a piece takes long", []uint32{1}, true, barren, 0, false},
 	} {
 		pools := make([]*Imports, 3)
 		for i := range pools {
 			pools[i] = NewImports(i, 4, mates, pieces)
 		}
-		waited := tt.waited
 		over := func() (count int) {
 			for p := range pieces {
 				o := pools[0].Importer(p)
 				for _, m := range pools {
-					if m.Importer(p) != o || m.Mine().Has(p) != (o == m.ledger.self) {
+					if m.Importer(p) != o || m.Mine().Has(p) != (o == m.self) {
 						t.Fatalf("%s: piece %d is up to %d or %d", tt.name, p, o, m.Importer(p))
 					}
 				}
@@ -563,56 +564,72 @@ func TestBarrenImporterIsPassedOver(t *testing.T) {
 			}
 			return count
 		}
-		for at := time.Duration(0); at < mostVain*(answers+deafFor); at += 50 * time.Millisecond {
-			now := noon.Add(at)
-			for _, m := range pools {
-				if k := int(at / (5 * time.Second)); k < len(tt.terms) && at%(5*time.Second) == 0 {
-					if _, err := m.Took(Claim{liar, []Hand{{0, pieces, tt.terms[k]}}}); err != nil {
-						t.Fatal(err)
-					}
+		at, got := time.Duration(0), 0
+		run := func(until, own, every time.Duration) {
+			t.Helper()
+			for ; at < until; at += 50 * time.Millisecond {
+				now := noon.Add(at)
+				if every > 0 && at%every == 0 {
+					got++
 				}
-				m.PassOver(tt.own, func(rank int) time.Duration {
-					if rank == liar {
-						return waited
+				for _, m := range pools {
+					if k := int(at / (5 * time.Second)); k < len(tt.terms) && at%(5*time.Second) == 0 {
+						if _, err := m.Took(Claim{liar, []Hand{{0, pieces, tt.terms[k]}}}); err != nil {
+							t.Fatal(err)
+						}
 					}
-					return 0
-				})
-				if victim, ok := m.Ask(now, whatever); ok && (tt.answers || victim != liar) {
-					if _, err := m.Receive(victim, nil, now); err != nil {
-						t.Fatal(err)
+					m.PassOver(now, own, func(rank int) int {
+						if rank == liar {
+							return got
+						}
+						return int(at / time.Millisecond) // the others get on
+					})
+					if victim, ok := m.Ask(now, whatever); ok && (tt.answers || victim != liar) {
+						if _, err := m.Receive(victim, nil, now); err != nil {
+							t.Fatal(err)
+						}
 					}
 				}
 			}
 		}
-		if got := over(); got != 0 && !tt.want || got != pieces && tt.want {
-			t.Errorf("one that takes all %s: %d of %d pieces are imported by others", tt.name, got, pieces)
-		}
-		if tt.want {
-			share := make([]int, 3)
-			for p := range pieces {
-				share[pools[0].Importer(p)]++
-			}
-			if slices.Min(share) < pieces/4 {
-				t.Errorf("%s: the others import %v", tt.name, share)
+		isOver := func(when string, want bool) {
+			t.Helper()
+			if got := over(); got != 0 && !want || got != pieces && want {
+				t.Errorf("one that takes all %s%s: %d of %d pieces are imported by others", tt.name, when, got, pieces)
 			}
 		}
-		for _, m := range pools {
-			m.PassOver(time.Hour, func(rank int) time.Duration {
-				if rank == liar {
-					return waited
-				}
-				return 0
-			})
+		run(mostVain*(answers+deafFor)+2*barren, tt.own, tt.every)
+		isOver("", tt.want)
+		if !tt.want {
+			continue
 		}
-		if got := over(); got != 0 && !tt.want || got != pieces && tt.want {
-			t.Errorf("%s: what the others import takes long, and %d of %d pieces are theirs", tt.name, got, pieces)
+		share := make([]int, 3)
+		for p := range pieces {
+			share[pools[0].Importer(p)]++
 		}
-		waited = 0
-		for _, m := range pools {
-			m.PassOver(tt.own, func(int) time.Duration { return waited })
+		if slices.Min(share) < pieces/4 {
+			t.Errorf("%s: the others import %v", tt.name, share)
 		}
-		if got := over(); got != 0 {
-			t.Errorf("%s: it gets something, and %d pieces are imported by others", tt.name, got)
+		run(at+2*barren, time.Hour, tt.every)
+		isOver(", while what the others import takes long", true)
+		run(at+2*barren, time.Second, time.Second)
+		isOver(", and then gets enough", false)
+	}
+}
+
+// Who had nothing to give, and then gets nothing since there is nothing to be had, is not passed over.
+func TestIdleImporterIsNotPassedOver(t *testing.T) {
+	m := NewImports(0, 2, []int{0, 1}, 40)
+	for at := time.Duration(0); at < 5*time.Minute; at += 50 * time.Millisecond {
+		now := noon.Add(at)
+		open := func(int) bool { return at < barren/2 }
+		if m.PassOver(now, time.Second, func(int) int { return 0 }) {
+			t.Fatalf("passed over after %v", at)
+		}
+		if victim, ok := m.Ask(now, open); ok {
+			if _, err := m.Receive(victim, nil, now); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -187,14 +187,15 @@ func (w *world) hungry(i int) {
 	if n.done >= 0 || !n.ex.Hungry() {
 		return
 	}
-	waited := func(k int) time.Duration { return time.Duration((w.sim.Now() - w.nodes[k].gained) * 1e9) }
-	if n.imports.PassOver(n.ex.ImportTakes(), waited) {
+	if n.imports.PassOver(w.now, n.ex.ImportTakes(), func(k int) int { return w.nodes[k].ex.Have().Count() }) {
 		n.ex.Importing(n.imports.Mine())
 	}
 	if victim, ok := n.imports.Ask(w.now, n.ex.Importable); ok {
 		n.look = tickEvery
 		w.tell(i, victim, event{kind: evGiveImports})
-	} else if _, claims := n.imports.Overtake(w.now, n.ex.ImportTook(), n.ex.Importable, waited); len(claims) > 0 {
+	} else if _, claims := n.imports.Overtake(w.now, n.ex.ImportTook(), n.ex.Importable, func(k int) time.Duration {
+		return time.Duration((w.sim.Now() - w.nodes[k].gained) * 1e9)
+	}); len(claims) > 0 {
 		n.look = tickEvery
 		w.tellImports(i, claims)
 		w.step(i)

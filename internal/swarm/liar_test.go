@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/freshet/freshet/internal/pace"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/objstore/retry"
+	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
 )
@@ -195,7 +198,7 @@ func moan(ctx context.Context, c *peer.Conn, pause time.Duration) {
 // Nor does one of a site keep the others from importing by saying that it imports all.
 func TestLiarHoldsImports(t *testing.T) {
 	const liar = 4
-	for _, how := range []string{"says no more", "takes all, again and again", "takes nothing, again and again", "for good"} {
+	for _, how := range []string{"says no more", "takes all, again and again", "takes nothing, again and again", "for good", "for good, and announces a piece now and then"} {
 		swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
 			ctx, cancel := context.WithCancel(b.t.Context())
 			b.inSites([]string{"east", "east", "west", "west", "west"}, 0, 1)
@@ -208,17 +211,21 @@ func TestLiarHoldsImports(t *testing.T) {
 				took := func(hands ...steal.Hand) error {
 					return c.WriteFrame(kindTookImports, appendTook(nil, steal.Claim{Node: liar, Hands: hands}))
 				}
-				term := uint32(1)
-				if how == "for good" {
-					term = 1 << 24
+				term, pause := uint32(1), 500*time.Millisecond
+				if strings.HasPrefix(how, "for good") {
+					term, pause = 1<<24, 29*time.Second
 				}
+				announced := 0
 				for err := took(steal.Hand{Lo: 0, Hi: pieces, Term: term}); err == nil; {
 					select {
-					case <-time.After(500 * time.Millisecond):
+					case <-time.After(pause):
 					case <-ctx.Done():
 						return
 					}
 					switch how {
+					case "for good, and announces a piece now and then":
+						err = c.WriteFrame(kindHave, appendHave(nil, []piece.Range{{Lo: announced, Hi: announced + 1}}))
+						announced++
 					case "takes all, again and again":
 						term += 2
 						err = took(steal.Hand{Lo: 0, Hi: pieces, Term: term})
@@ -238,6 +245,56 @@ func TestLiarHoldsImports(t *testing.T) {
 			b.complete(BySource, seq(liar)...)
 			if t.Failed() {
 				t.Errorf("of one that says that it imports all, and %s", how)
+			}
+		})
+	}
+}
+
+// Nor by saying that it has whatever other sites have, and giving none of it: not even if it sends something else.
+func TestLiarHoardsForItsSite(t *testing.T) {
+	const liar = 4
+	for _, how := range []string{"chokes all", "chokes all, and sends what nobody asked for", "gives nothing"} {
+		swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			b.inSites([]string{"east", "east", "west", "west", "west"}, 0, 1)
+			b.small()
+			var mu sync.Mutex // guards mates
+			var mates []*peer.Conn
+			wait := b.stranger(ctx, func(c *peer.Conn) {
+				if c.Name() == "n0" || c.Name() == "n1" {
+					return
+				}
+				mu.Lock()
+				mates = append(mates, c)
+				mu.Unlock()
+				if how == "gives nothing" {
+					c.WriteFrame(kindUnchoke, nil)
+				}
+				_, size := blockSpan(b.configs[0].Layout, 0, 0)
+				for how == "chokes all, and sends what nobody asked for" && c.WriteFrame(kindBlock, appendBlockHeader(nil, blockHeader{}), make([]byte, size)) == nil {
+					select {
+					case <-time.After(time.Second):
+					case <-ctx.Done():
+						return
+					}
+				}
+			}, func(c *peer.Conn, kind byte, payload []byte) {
+				if c.Name() != "n0" && c.Name() != "n1" || kind != kindHave {
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, m := range mates {
+					m.WriteFrame(kindHave, payload)
+				}
+			})
+			b.within(20 * time.Minute)
+			b.run()
+			cancel()
+			wait()
+			b.complete(BySource, seq(liar)...)
+			if t.Failed() {
+				t.Errorf("of one that says that it has what others have, and %s", how)
 			}
 		})
 	}

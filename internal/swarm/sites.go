@@ -50,8 +50,7 @@ func (n *node) stealImports() {
 	if n.imports == nil || n.Members[n.Self].Held || n.commits || n.done {
 		return
 	}
-	waited := func(rank int) time.Duration { return n.now.Sub(n.neighbours[rank].gained) }
-	if n.imports.PassOver(n.ex.ImportTakes(), waited) {
+	if n.imports.PassOver(n.now, n.ex.ImportTakes(), n.ex.Possesses) {
 		n.ex.Importing(n.imports.Mine())
 	}
 	if !n.ex.Hungry() {
@@ -61,6 +60,7 @@ func (n *node) stealImports() {
 		n.send(victim, kindGiveImports, nil)
 		return
 	}
+	waited := func(rank int) time.Duration { return n.now.Sub(n.neighbours[rank].gained) }
 	victim, tell := n.imports.Overtake(n.now, n.ex.ImportTook(), n.ex.Importable, waited)
 	for _, c := range tell {
 		n.Log.Info("importing in the place of a node that hardly gets on", "job", n.Job, "node", n.Members[victim].Name,
