@@ -33,12 +33,14 @@ type Imports struct {
 	stale bool // mine is older than the ledger
 
 	begged time.Time   // since when an answer is awaited
+	last   []time.Time // by rank: when it was last asked
 	again  []time.Time // by rank: not to be asked before
 	deaf   []time.Time // by rank: since when we know that it does not answer; zero: it does, or has said something since
 	seen   map[int]time.Time
 	spent  int // times that we have overtaken somebody
 
 	vain    []int       // by rank: so many questions in a row have brought nothing
+	robs    []bool      // by rank: has claimed pieces that were ours, and that we had not given it: what it gives may be gone soon
 	over    []bool      // by rank: is passed over
 	since   []time.Time // by rank: since when it is watched whether it gets enough; zero: it is not
 	had     []int       // by rank: how many pieces it had then
@@ -70,7 +72,7 @@ func NewImports(self, nodes int, mates []int, pieces int) *Imports {
 	}
 	return &Imports{
 		ledger: newLedger(self, owner, slices.Clone(mate)), mate: mate, mates: len(mates), turn: turn,
-		mine: piece.NewSet(pieces), stale: true, again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{}, vain: make([]int, nodes), over: make([]bool, nodes), since: make([]time.Time, nodes), had: make([]int, nodes),
+		mine: piece.NewSet(pieces), stale: true, last: make([]time.Time, nodes), again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{}, vain: make([]int, nodes), robs: make([]bool, nodes), over: make([]bool, nodes), since: make([]time.Time, nodes), had: make([]int, nodes),
 	}
 }
 
@@ -139,8 +141,10 @@ func (m *Imports) Ask(now time.Time, open Open) (victim int, ok bool) {
 			left[o]++
 		}
 	}
-	m.begged = now
-	return m.ask(left)
+	if victim, ok = m.ask(left); ok {
+		m.begged, m.last[victim] = now, now
+	}
+	return victim, ok
 }
 
 // Give answers a thief: half of the pieces that we are the importer of and could ask for, but have not, rounded
@@ -180,7 +184,7 @@ func (m *Imports) Receive(victim int, answer []Hand, now time.Time) (tell []Clai
 			m.again[victim] = now.Add(askAgain)
 		}
 	}
-	if len(tell) > 0 {
+	if len(tell) > 0 && !m.robs[victim] {
 		m.vain[victim] = 0
 	}
 	return tell, nil
@@ -199,10 +203,12 @@ func (m *Imports) Took(c Claim) (tell []Claim, err error) {
 	if m.valid(c.Node) && !m.mate[c.Node] {
 		return nil, fmt.Errorf("the node of rank %d imports for another site", c.Node)
 	}
+	mine := m.Mine()
 	tell, news, err := m.took(c)
 	m.stale = m.stale || len(news) > 0
 	if err == nil {
 		m.deaf[c.Node] = time.Time{}
+		m.robs[c.Node] = m.robs[c.Node] || slices.ContainsFunc(news, mine.Has)
 	}
 	return tell, err
 }
@@ -265,14 +271,11 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 func (m *Imports) PassOver(now time.Time, own time.Duration, has func(rank int) int) (changed bool) {
 	each := tolerated(own)
 	for rank, lives := range m.living {
-		over, asked := m.over[rank], m.again[rank]
-		if m.asked == rank {
-			asked = m.begged
-		}
+		over := m.over[rank]
 		switch lasted := now.Sub(m.since[rank]); {
 		case !lives || m.vain[rank] < mostVain:
 			over, m.since[rank] = false, time.Time{}
-		case !over && now.Sub(asked) > deafFor: // there has been nothing to ask it for
+		case !over && now.Sub(m.last[rank]) > deafFor+2*answers: // there has been nothing to ask it for
 			m.since[rank] = time.Time{}
 		case m.since[rank].IsZero():
 			m.since[rank], m.had[rank] = now, has(rank)

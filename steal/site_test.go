@@ -633,3 +633,34 @@ func TestIdleImporterIsNotPassedOver(t *testing.T) {
 		}
 	}
 }
+
+// One that gives a piece whenever it is asked, and gets none itself, is passed over if it claims each again.
+func TestWhoTakesBackGivesNothing(t *testing.T) {
+	const giver, pieces = 1, 1000
+	for _, takesBack := range []bool{false, true} {
+		m, term, over := NewImports(0, 2, []int{0, giver}, pieces), uint32(0), false
+		for at := time.Duration(0); at < 2*barren; at += 50 * time.Millisecond {
+			now := noon.Add(at)
+			m.PassOver(now, time.Second, func(int) int { return 0 })
+			over = over || m.Importer(giver) != giver && m.Importer(pieces-1) != giver
+			if victim, ok := m.Ask(now, whatever); !ok || victim != giver || at%time.Second != 0 {
+				m.Unanswered(giver)
+				continue
+			}
+			term++
+			p := int(at/time.Second)*2 + 1
+			if tell, err := m.Receive(giver, []Hand{{p, p + 1, term}}, now); err != nil || tell == nil {
+				t.Fatalf("after %v: %v, %v", at, tell, err)
+			}
+			if term++; !takesBack {
+				continue
+			}
+			if _, err := m.Took(Claim{giver, []Hand{{p, p + 1, term}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if over != takesBack {
+			t.Errorf("takes back what it gives: %v; is passed over: %v", takesBack, over)
+		}
+	}
+}

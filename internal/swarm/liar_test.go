@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,12 +199,13 @@ func moan(ctx context.Context, c *peer.Conn, pause time.Duration) {
 // Nor does one of a site keep the others from importing by saying that it imports all.
 func TestLiarHoldsImports(t *testing.T) {
 	const liar = 4
-	for _, how := range []string{"says no more", "takes all, again and again", "takes nothing, again and again", "for good", "for good, and announces a piece now and then"} {
+	for _, how := range []string{"says no more", "takes all, again and again", "takes nothing, again and again", "for good", "for good, and announces a piece now and then", "gives one when it is asked, and takes all again"} {
 		swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
 			ctx, cancel := context.WithCancel(b.t.Context())
 			b.inSites([]string{"east", "east", "west", "west", "west"}, 0, 1)
 			b.small()
 			pieces := b.configs[0].Layout.Count()
+			var gifts atomic.Uint32
 			wait := b.stranger(ctx, func(c *peer.Conn) {
 				if c.Name() == "n0" || c.Name() == "n1" {
 					return
@@ -234,7 +236,14 @@ func TestLiarHoldsImports(t *testing.T) {
 					}
 				}
 			}, func(c *peer.Conn, kind byte, _ []byte) {
-				if kind == kindGiveImports && how != "takes nothing, again and again" {
+				switch {
+				case kind != kindGiveImports || how == "takes nothing, again and again":
+				case how == "gives one when it is asked, and takes all again":
+					k := gifts.Add(1)
+					p, term := int(k)%pieces, 2*k
+					c.WriteFrame(kindImports, appendWorks(nil, []steal.Hand{{Lo: p, Hi: p + 1, Term: term}}))
+					c.WriteFrame(kindTookImports, appendTook(nil, steal.Claim{Node: liar, Hands: []steal.Hand{{Lo: 0, Hi: pieces, Term: term + 1}}}))
+				default:
 					c.WriteFrame(kindImports, nil)
 				}
 			})
