@@ -533,6 +533,64 @@ func TestContestedPieceKeepsNobody(t *testing.T) {
 	}
 }
 
+// Nor does one that tells all of them another digest of each piece have them read what the checksum proves, of which most is on its way to them yet.
+func TestContestedPiecesComeFromPeers(t *testing.T) {
+	const liar, size, link = 3, 4 * unit.MiB, unit.Bandwidth(2 * unit.MiB)
+	swarmOf(t, liar+1, size, steal.Stream, func(b *bench) {
+		b.held(0)
+		for i := range b.configs {
+			b.configs[i].Layout.Piece = 64 * unit.KiB
+		}
+		b.onStar(all(link), all(link), all(link))
+		ctx, cancel := context.WithCancel(b.t.Context())
+		pieces := b.configs[0].Layout.Count()
+		var mu sync.Mutex // guards conns
+		var conns []*peer.Conn
+		heard := map[int]bool{} // from the holder
+		wait := b.stranger(ctx, func(c *peer.Conn) {
+			mu.Lock()
+			defer mu.Unlock()
+			conns = append(conns, c)
+		}, func(c *peer.Conn, kind byte, payload []byte) {
+			if kind != kindDigests || c.Name() != "n0" {
+				return
+			}
+			ds, err := parseDigests(payload, pieces, liar+1)
+			if err != nil {
+				t.Error(err)
+			}
+			before := len(heard)
+			for _, d := range ds {
+				heard[d.Piece] = true
+			}
+			if before == pieces || len(heard) < pieces {
+				return
+			}
+			time.Sleep(200 * time.Millisecond) // so that all have heard them
+			mu.Lock()
+			defer mu.Unlock()
+			if len(conns) < liar {
+				t.Errorf("of %d nodes: the test is none", len(conns))
+			}
+			for _, c := range conns {
+				for p := range pieces {
+					sendDigests(c, digest{p, exchange.Entry{Sum: 666, Reader: liar}})
+				}
+			}
+		})
+		b.after(time.Minute, cancel)
+		b.run()
+		wait()
+		b.complete(BySource, 0, 1, 2)
+		if len(heard) < pieces {
+			t.Errorf("%d digests are heard: the test is none", len(heard))
+		}
+		if got := b.storeBytes(); got > 0 {
+			t.Errorf("%v left the store although one has the object", got)
+		}
+	})
+}
+
 // Who has to read again what is in doubt, and is slow, keeps the others no longer than it takes them to share that out; each does not read all of it.
 func TestSlowAuditIsSharedOut(t *testing.T) {
 	const nodes, size, slowest = 6, 24 * unit.MiB, 5

@@ -224,13 +224,14 @@ func (n *node) audit() (o order, ok bool) {
 	return o, len(o.take) > 0
 }
 
-// spareProved has us wait for nobody to read again what is here and the store's checksum proves: who should may not know it. O(pieces) while any is in doubt.
+// spareProved has nobody read again what the store's checksum proves, we least of all: who should may not know it, and what is not here yet comes from
+// peers. O(pieces) while any is in doubt.
 func (n *node) spareProved() {
 	if n.man.Settled() {
 		return
 	}
 	for _, p := range n.man.Due() {
-		if proved, _ := n.proof(p); proved && n.ex.Have().Has(p) {
+		if proved, _ := n.proof(p); proved {
 			n.man.Spare(p)
 		}
 	}
