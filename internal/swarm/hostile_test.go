@@ -591,6 +591,25 @@ func TestContestedPiecesComeFromPeers(t *testing.T) {
 	})
 }
 
+// While digests are still to come, nobody looks at all that is in doubt, which is many times a second.
+func TestDoubtsWaitForAllDigests(t *testing.T) {
+	swarmOf(t, 3, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Layout.Piece = 64 * unit.KiB
+		n := newNode(c)
+		for p := range c.Layout.Count() - 1 {
+			n.enter(1, digest{p, exchange.Entry{Sum: 1, Reader: 1}})
+			n.enter(2, digest{p, exchange.Entry{Sum: 2, Reader: 2}})
+		}
+		if due := len(n.man.Due()); due != c.Layout.Count()-1 {
+			t.Fatalf("%d pieces are in doubt", due)
+		}
+		if got := testing.AllocsPerRun(10, n.spareProved); got > 0 {
+			t.Errorf("%v allocations to spare nothing", got)
+		}
+	})
+}
+
 // Who has to read again what is in doubt, and is slow, keeps the others no longer than it takes them to share that out; each does not read all of it.
 func TestSlowAuditIsSharedOut(t *testing.T) {
 	const nodes, size, slowest = 6, 24 * unit.MiB, 5

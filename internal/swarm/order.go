@@ -227,7 +227,7 @@ func (n *node) audit() (o order, ok bool) {
 // spareProved has nobody read again what the store's checksum proves, we least of all: who should may not know it, and what is not here yet comes from
 // peers. O(pieces) while any is in doubt.
 func (n *node) spareProved() {
-	if n.man.Settled() {
+	if n.man.Known() < n.Layout.Count() || n.man.Settled() {
 		return
 	}
 	for _, p := range n.man.Due() {
