@@ -90,3 +90,41 @@ func TestFairnessCutOff(t *testing.T) {
 		}
 	}
 }
+
+// Who has enough in the middle of the tide's first program, where nearly all still have next to nothing, has what all can have at once; and who goes
+// on after that comes to the same as ever.
+func TestFairnessCutOffInItsFirstProgram(t *testing.T) {
+	const copies = 64 // more exchanges than until somebody is asked
+	var rates [][2]float64
+	for range copies {
+		rates = append(rates, [2]float64{110, 1000}, [2]float64{100, 1000}, [2]float64{1000, 1000}, [2]float64{1000, 1000})
+	}
+	for _, goesOn := range []bool{false, true} {
+		enough := true
+		var p *Planner
+		p, err := New(star(rates...), Options{MaxMin: true, Enough: func() bool { return enough && p != nil && p.tide != nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c := range copies {
+			for _, tr := range []Transfer{{Sources: []int{4 * c, 4*c + 1}, Destinations: []int{4*c + 2}}, {Sources: []int{4 * c}, Destinations: []int{4*c + 3}}} {
+				if _, err := p.Add(tr); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for p.tide == nil {
+			if _, err := p.Step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !p.tide.g.market.sol.Early {
+			t.Fatal("the first program has come to its end")
+		}
+		enough = !goesOn
+		plan := finished(t, p)
+		if !near(plan.Theta, 105) || plan.MinRate < plan.Theta*(1-1e-5) || plan.Throughput < 2*copies*105*(1-1e-4) {
+			t.Errorf("goes on: %v; smallest %v, theta %v, throughput %v; want 105, 105 and %v", goesOn, plan.MinRate, plan.Theta, plan.Throughput, 2*copies*105)
+		}
+	}
+}

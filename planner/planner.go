@@ -487,10 +487,11 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 	return p.unfinished()
 }
 
-// risen are max-min fair rates as far as planning has come. Those that could rise on share what is left.
+// risen are max-min fair rates as far as planning has come; in the middle of its first program the tide is below theta, and all have that. Those that
+// could rise on share what is left.
 func (p *Planner) risen() (pipes []pipe, rates []float64) {
 	switch {
-	case p.tide != nil && p.tide.g.solved():
+	case p.tide != nil && p.tide.g.solved() && (p.uneven() || p.tide.height > 0 || p.tide.g.market.rate(p.tide.above) >= p.theta.theta*(1-1e-6)):
 		pipes, rates = slices.Clone(p.tide.g.pipes), p.tide.g.rates()
 		p.net.fit(pipes, rates)
 	case p.theta != nil && !p.uneven(): // theta knows no weights, and gives lower priorities what higher ones would have

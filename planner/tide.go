@@ -81,6 +81,9 @@ func (t *tide) round(near float64) (more bool, err error) {
 	if err := t.g.solve(); err != nil {
 		return false, err
 	}
+	if t.g.market.sol.Early { // its prices say nothing about who can have more
+		return true, nil
+	}
 	prices := t.g.market.sol.Y
 	added := t.g.price(false)
 	high := t.height + t.g.market.rate(t.above)
