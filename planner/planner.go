@@ -116,11 +116,11 @@ func New(net *Network, o Options) (*Planner, error) {
 // Add adds a transfer and returns its number, under which plans have it.
 func (p *Planner) Add(t Transfer) (int, error) {
 	k := len(p.demands)
-	p.net.believe()
 	d, lost, err := p.net.normal(k, t)
 	if err != nil {
 		return 0, err
 	}
+	p.net.believe()
 	p.demands, p.given, p.live = append(p.demands, d), append(p.given, t), append(p.live, true)
 	p.lost = append(p.lost, lost...)
 	p.first = append(p.first, p.widest(k)...)

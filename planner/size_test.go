@@ -61,6 +61,25 @@ func TestUnlimitedLinks(t *testing.T) {
 	}
 }
 
+// A transfer that is refused changes nothing.
+func TestRefusedChangesNoRate(t *testing.T) {
+	n := star([2]float64{100, 100}, [2]float64{100, 100}, [2]float64{125e15, 125e15})
+	p, before := planned(t, n, Options{}, Transfer{Name: "x", Sources: []int{0, 2}, Destinations: []int{1}})
+	rate := slices.Clone(n.rate)
+	if slices.Equal(rate, n.said) {
+		t.Fatal("no link is planned for as a narrower one")
+	}
+	if _, err := p.Add(Transfer{Name: "y", Sources: []int{3}, Destinations: []int{1}}); err == nil {
+		t.Fatal("no error")
+	}
+	if _, err := p.Step(); err != nil {
+		t.Fatal(err)
+	}
+	if after := finished(t, p); !slices.Equal(n.rate, rate) || after.Throughput != before.Throughput {
+		t.Errorf("rates %v, throughput %v; before %v, %v", n.rate, after.Throughput, rate, before.Throughput)
+	}
+}
+
 // Who has enough is heard in all modes, and gets a plan that can be carried out.
 func TestEnoughInAllModes(t *testing.T) {
 	n, ts := problem(t, topo.Shape{Kind: "intrigger", Hosts: 200, Seed: 5}, 40, 3, 40)
