@@ -147,11 +147,13 @@ func (g *generation) solve() error {
 	return err
 }
 
-// rates are the last solution's, by pipe.
+// rates are the last solution's, by pipe. What is gone has none, also where exchanges ended before they had taken it out.
 func (g *generation) rates() []float64 {
 	r := make([]float64, len(g.pipes))
 	for i, c := range g.columns {
-		r[i] = g.market.rate(c)
+		if !g.gone[g.pipes[i].demand] {
+			r[i] = g.market.rate(c)
+		}
 	}
 	return r
 }

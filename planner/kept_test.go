@@ -57,6 +57,50 @@ func TestPlanAtOnceAfterAChange(t *testing.T) {
 	}
 }
 
+// What has been taken out is in no plan, also if exchanges end before they have come to it, and those that there are have what it had.
+func TestGoneIsInNoPlan(t *testing.T) {
+	const transfers, stay = 150, 10 // more go than exchanges until somebody is asked
+	rates := make([][2]float64, 2*transfers)
+	for h := range rates {
+		rates[h] = [2]float64{1000, 1000}
+	}
+	for _, floor := range []float64{0, 0.5} {
+		enough := false
+		p, err := New(star(rates...), Options{Floor: floor, Enough: func() bool { return enough }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range transfers {
+			if _, err := p.Add(Transfer{Sources: []int{k}, Destinations: []int{transfers + k}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		finished(t, p)
+		for k := range transfers - stay {
+			p.Remove(k)
+		}
+		enough = true
+		for range 4 {
+			if _, err := p.Step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !p.free.market.sol.Early {
+			t.Fatal("the program has come to its end")
+		}
+		for _, mode := range []string{Optimal, Single} {
+			plan, err := p.In(mode)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !near(plan.Throughput, 1000*stay) || len(plan.Flows) != stay || len(plan.Starved) > 0 {
+				t.Errorf("floor %v, %s: throughput %v in %d flows, %d starved; want %d in %d", floor, mode, plan.Throughput, len(plan.Flows), len(plan.Starved), 1000*stay, stay)
+			}
+			sound(t, p, plan)
+		}
+	}
+}
+
 // Rates of nothing stay so, however wide the links.
 func TestSlower(t *testing.T) {
 	n := star([2]float64{1e12, 1e12}, [2]float64{1e12, 1e12}, [2]float64{1e12, 1e12})
