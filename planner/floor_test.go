@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -33,6 +34,58 @@ func TestFloorCutOff(t *testing.T) {
 	sound(t, p, plan)
 	if !near(plan.Theta, 1000) || !near(plan.Floor, 500) || len(plan.Starved) > 0 {
 		t.Errorf("theta %v, floor %v, %d starved; want 1000, 500 and none", plan.Theta, plan.Floor, len(plan.Starved))
+	}
+}
+
+// Without a floor, too, all have something where there is room, and all together no less than at first.
+func TestOptimumCutOff(t *testing.T) {
+	const transfers = 100 // more than exchanges until somebody is asked
+	rates := make([][2]float64, 2*transfers)
+	for h := range rates {
+		rates[h] = [2]float64{1000, 1000}
+	}
+	for _, c := range []struct {
+		what   string
+		change func(k int, tr *Transfer)
+		cut    func(p *Planner) bool // enough from here on
+	}{
+		{"alike", func(int, *Transfer) {}, func(p *Planner) bool { return true }},
+		{"weights", func(k int, tr *Transfer) { tr.Weight = float64(1 + k%3) }, func(p *Planner) bool { return p.weighed != nil }},
+		{"classes", func(k int, tr *Transfer) {
+			if k >= 90 {
+				tr.Priority = 1
+			}
+		}, func(p *Planner) bool { return len(p.ranks) == 1 }},
+	} {
+		var p *Planner
+		p, err := New(star(rates...), Options{Enough: func() bool { return p != nil && c.cut(p) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range transfers {
+			tr := Transfer{Sources: []int{k}, Destinations: []int{transfers + k}}
+			c.change(k, &tr)
+			if _, err := p.Add(tr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var last *generation
+		for more := true; more && (last == nil || !last.market.sol.Early); last = cmp.Or(p.weighed, p.free) {
+			if more, err = p.Step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !last.market.sol.Early {
+			t.Fatalf("%s: the program has come to its end", c.what)
+		}
+		plan, err := p.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sound(t, p, plan)
+		if first := p.First(); len(plan.Starved) > 0 || plan.Throughput < first.Throughput*(1-1e-6) {
+			t.Errorf("%s: %d starved, throughput %v, at first %v", c.what, len(plan.Starved), plan.Throughput, first.Throughput)
+		}
 	}
 }
 

@@ -465,11 +465,11 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 		pipes, rates := p.risen()
 		return pipes, rates, nil
 	case p.classed(), !several && p.holds(p.weighed):
-		return p.weighed.pipes, p.weighed.rates(), nil
+		return p.rated(p.weighed)
 	case (!several || len(p.ranks) == len(p.classes())) && p.begins(p.weighed):
 		return p.mended(p.weighed, p.weighed.pipes, p.weighed.rates())
 	case !several && p.holds(p.floored) && (p.rest == nil || p.floored.value >= beforehand()):
-		return p.floored.pipes, p.floored.rates(), nil
+		return p.rated(p.floored)
 	case !several && p.rest != nil && p.free != nil && p.free.solved():
 		if p.begins(p.floored) && p.floored.value >= beforehand() {
 			if pipes, rates, err := p.mended(p.floored, p.floored.pipes, p.floored.rates()); err != nil || p.net.brought(pipes, rates) >= beforehand() {
@@ -480,11 +480,29 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 	case !several && p.begins(p.floored):
 		return p.mended(p.floored, p.floored.pipes, p.floored.rates())
 	case !several && p.share == 0 && p.free != nil && p.free.solved():
-		return p.free.pipes, p.free.rates(), nil
+		return p.rated(p.free)
 	case !several && p.goesOn() != nil:
 		return p.kept(p.goesOn())
 	}
 	return p.unfinished()
+}
+
+// rated are the pipelines of a program with its rates. Where exchanges ended early, when many may still have nothing, what is left over is shared out as well.
+func (p *Planner) rated(g *generation) ([]pipe, []float64, error) {
+	switch {
+	case !g.market.sol.Early || g.glide != nil:
+		return g.pipes, g.rates(), nil
+	case p.share > 0 || len(p.classes()) > 1:
+		return p.mended(g, g.pipes, g.rates())
+	}
+	var pipes []pipe
+	var rates []float64
+	for i, r := range g.rates() {
+		if q := g.pipes[i]; !g.gone[q.demand] {
+			pipes, rates = append(pipes, q), append(rates, r)
+		}
+	}
+	return pipes, p.finished(pipes, rates, slices.Clone(p.net.rate)), nil
 }
 
 // risen are max-min fair rates as far as planning has come; in the middle of its first program the tide is below theta, and all have that. Those that
