@@ -77,7 +77,7 @@ Modes, from the plainest to the best:
 			o.Second = second
 			began, limit := time.Now(), within // until planning ends; 0: never
 			if o.Mode == planner.Paper || o.Mode == planner.Single {
-				limit /= 2 // the bound first, and what these modes do then
+				limit -= limit / 2 // the bound first, and what these modes do then
 			}
 			o.Enough = func() bool { return limit > 0 && time.Since(began) >= limit || cmd.Context().Err() != nil }
 			p, err := planner.New(planner.On(g), o)
