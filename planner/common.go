@@ -188,7 +188,7 @@ func (c *common) round() (more bool, err error) {
 			all = false
 			continue
 		}
-		spare[k] = least[k] < spent*(1-1e-9)
+		spare[k] = least[k] < spent*(1-1e-9) && len(d.dests) <= mostCovered
 		if (!has[k] || spent < c.market.sol.Y[c.rows[k]]-1e-9) && c.add(k, set, nil) {
 			more = true
 		}

@@ -14,6 +14,9 @@ type cover struct {
 	cost   float64
 }
 
+// mostCovered is up to how many destinations of a transfer a cover is looked for: seconds for as many as that, minutes for twice as many.
+const mostCovered = 500
+
 // cover finds the cheapest one at tolls t; none costs less than least. Pipelines that serve each destination once may have to cost more: where three can
 // pass on to a fourth alone, and that to each of them, two pipelines serve all four, and so do halves of the three that lead over the fourth to another.
 //

@@ -79,6 +79,24 @@ func TestThetaOfManyDestinations(t *testing.T) {
 	}
 }
 
+// With very many each is served once: to look for covers would take minutes.
+func TestThetaOfVeryManyDestinations(t *testing.T) {
+	n := claw(mostCovered + 4)
+	x := Transfer{Name: "x", Sources: []int{0}}
+	for h := 1; h < mostCovered+4; h++ {
+		x.Destinations = append(x.Destinations, h)
+	}
+	p, plan := planned(t, n, Options{Floor: 1}, x)
+	if !near(plan.Theta, 900./(mostCovered+1)) {
+		t.Errorf("theta %v, want %v", plan.Theta, 900./(mostCovered+1))
+	}
+	for _, shares := range p.theta.shares {
+		if shares != nil {
+			t.Fatal("a cover was looked for")
+		}
+	}
+}
+
 // randomHubs has links and rates by chance.
 func randomHubs(rng *rand.Rand, hosts int) *Network {
 	rate := func() float64 { return float64(100 * (1 + rng.IntN(10))) }
