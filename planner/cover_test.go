@@ -33,7 +33,6 @@ func testHubs(hosts int, up func(h int) float64, down func(h int) float64, direc
 		}
 		return append(path, 2*from, 2*to+1), true
 	})
-	n.tree = false
 	return n
 }
 

@@ -628,7 +628,6 @@ func TestOddRoutes(t *testing.T) {
 		}
 		return append(path, 2*from, 2*to+1), true
 	})
-	n.tree = false
 	p, plan := planned(t, n, Options{Floor: 0.5, Gap: 1e-7}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2, 3}})
 	want, theta := brute(t, p, 0.5)
 	if !near(plan.Throughput, want) || !near(plan.Theta, theta) || theta == 0 {

@@ -21,7 +21,7 @@ type Network struct {
 	clipped  bool      // they are not the same
 	out      [][]int32 // by place: channels that leave it
 
-	route func(path []int32, from, to int32) ([]int32, bool) // in a tree there is only one
+	route func(path []int32, from, to int32) ([]int32, bool) // elsewhere than in trees
 
 	second lp.Solver   // asked where our own method fails; nil: nobody
 	enough func() bool // see Options
@@ -30,93 +30,9 @@ type Network struct {
 	path   []int32 // memory of width and pipe, from one call to the next
 
 	tree  bool
-	up    []int32 // by place: the channel to its parent; -1 at the root of its part
+	up    []int32 // by place, in a tree: the channel to its parent; -1 at the root of its part
 	depth []int32
-	root  []int32
-}
-
-// edge is one link of newNetwork.
-type edge struct {
-	A, B       int     // places
-	Rate, Back float64 // bytes per second, A → B and B → A
-	Half       bool    // both directions share Rate
-}
-
-// newNetwork returns the network of these places, the first of which are hosts. route appends the channels from one
-// place to another, and says whether there is a way; it may be nil if the network is a tree whose hosts
-// have one link each.
-func newNetwork(hosts int, names []string, links []edge, route func(path []int32, from, to int32) ([]int32, bool)) *Network {
-	n := &Network{hosts: hosts, names: names, route: route, out: make([][]int32, len(names))}
-	for i, l := range links {
-		n.ends = append(n.ends, [2]int32{int32(l.A), int32(l.B)})
-		k := int32(len(n.rate))
-		if l.Half {
-			n.rate = append(n.rate, l.Rate)
-			n.capacity = append(n.capacity, k, k)
-		} else {
-			n.rate = append(n.rate, l.Rate, l.Back)
-			n.capacity = append(n.capacity, k, k+1)
-		}
-		n.out[l.A] = append(n.out[l.A], int32(2*i))
-		n.out[l.B] = append(n.out[l.B], int32(2*i+1))
-	}
-	n.said = slices.Clone(n.rate)
-	n.plant()
-	return n
-}
-
-// plant finds out whether the network is a tree, or several, and roots each in the middle.
-func (n *Network) plant() {
-	places := len(n.names)
-	n.up, n.depth, n.root = make([]int32, places), make([]int32, places), make([]int32, places)
-	n.tree = true
-	for h := range n.hosts {
-		n.tree = n.tree && len(n.out[h]) <= 1
-	}
-	for i := range n.root {
-		n.root[i] = -1
-	}
-	// walk goes over a part from one place, and returns the last one of it, and whether there was a cycle.
-	var seen []int32
-	walk := func(from int32) (last int32, cycle bool) {
-		for _, p := range seen {
-			n.root[p] = -1
-		}
-		seen = append(seen[:0], from)
-		n.up[from], n.depth[from], n.root[from] = -1, 0, from
-		for k := 0; k < len(seen); k++ {
-			p := seen[k]
-			for _, c := range n.out[p] {
-				if c == n.up[p] {
-					continue
-				}
-				q := n.to(c)
-				if n.root[q] >= 0 {
-					cycle = true
-					continue
-				}
-				n.up[q], n.depth[q], n.root[q] = c^1, n.depth[p]+1, from
-				seen = append(seen, q)
-			}
-		}
-		return seen[len(seen)-1], cycle
-	}
-	for p := range int32(places) {
-		if n.root[p] >= 0 {
-			continue
-		}
-		seen = seen[:0]
-		a, cycle := walk(p)
-		if cycle {
-			n.tree = false
-			continue
-		}
-		b, _ := walk(a)
-		for range n.depth[b] / 2 {
-			b = n.to(n.up[b])
-		}
-		walk(b)
-	}
+	root  []int32 // by place: the root of its part; elsewhere than in trees the number of that
 }
 
 func (n *Network) from(c int32) int32 { return n.ends[c>>1][c&1] }

@@ -9,7 +9,36 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/internal/lp"
+	"github.com/freshet/freshet/topo"
+	"github.com/freshet/freshet/unit"
 )
+
+// edge is one link of newNetwork.
+type edge struct {
+	A, B       int     // places
+	Rate, Back float64 // bytes per second, A → B and B → A
+	Half       bool    // both directions share Rate
+}
+
+// newNetwork returns the network of these places, the first of which are hosts. If there is a route, it is no tree.
+func newNetwork(hosts int, names []string, links []edge, route func(path []int32, from, to int32) ([]int32, bool)) *Network {
+	net := &topo.Network{}
+	for p, name := range names {
+		if p < hosts {
+			net.Hosts = append(net.Hosts, topo.Host{Name: name})
+		} else {
+			net.Switches = append(net.Switches, topo.Switch{Name: name})
+		}
+	}
+	for _, l := range links {
+		net.Links = append(net.Links, topo.Link{A: names[l.A], B: names[l.B], Rate: unit.Bandwidth(l.Rate), Back: unit.Bandwidth(l.Back), Half: l.Half})
+	}
+	n := On(topo.NewGraph(net))
+	if route != nil {
+		n.tree, n.route = false, route
+	}
+	return n
+}
 
 // star is hosts on one switch: up and down rates by host.
 func star(rates ...[2]float64) *Network {
