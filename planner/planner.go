@@ -37,7 +37,7 @@ type Options struct {
 	Gap  float64 // share of the bound that may be missing; 0: nothing on trees, a thousandth elsewhere, a hundredth where floors are of very many pairs
 	Work int     // exchanges of the simplex method and columns, together; 0: any number
 
-	Enough func() bool // asked now and then within a Step, which ends soon after it says so; nil: each goes on to its end
+	Enough func() bool // asked now and then by Step, Plan and Finish, which end soon after it says so; nil: each goes on to its end
 }
 
 // Planner plans transfers on a network, and plans again when some come, some go, or
