@@ -686,6 +686,40 @@ func TestLyingAudit(t *testing.T) {
 	}
 }
 
+// What one alone has to read again is asked for in some large requests, not piece by piece: with as many connections, one after the other, it would take much longer than
+// the object did.
+func TestAuditOfAllIsFewRequests(t *testing.T) {
+	swarmOf(t, 4, 4*unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log = slog.New(slog.DiscardHandler)
+		c.Objects, c.Object.Checksum, c.Layout.Piece = nil, piece.Checksum{}, 16*unit.KiB
+		n := newNode(c)
+		pieces := c.Layout.Count()
+		for p := range pieces {
+			n.enter(1, digest{p, exchange.Entry{Sum: uint64(p), Reader: 1}})
+			n.got(p, uint64(p), "n1")
+		}
+		n.man.Audit(piece.Range{Hi: pieces})
+		n.neighbours[1].done, n.neighbours[2].done = true, true
+		n.audit()
+		n.now = n.now.Add(2 * auditAfter)
+		requests := 0
+		for !n.man.Settled() && requests <= pieces {
+			requests++
+			o, ok := n.audit()
+			if !ok || len(o.take) != o.span.Hi-o.span.Lo {
+				t.Fatalf("reads %v, %v", o, ok)
+			}
+			for p := range o.take {
+				n.fetched(evFetched{piece: p, sum: uint64(p), audit: o.audit})
+			}
+		}
+		if requests > pieces/2 {
+			t.Errorf("%d requests for %d pieces", requests, pieces)
+		}
+	})
+}
+
 // A piece that somebody else has read again while we compared ours with the store is had only when it has come, or was read once more: to compare it
 // has written nothing, and what a peer still owes of it must not be written over what was.
 func TestPieceIsLostWhileItIsCompared(t *testing.T) {

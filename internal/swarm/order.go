@@ -176,10 +176,8 @@ func (n *node) audit() (o order, ok bool) {
 	switch full := n.ex.Have().Full(); { // whoever should have does not
 	case !full && n.now.Sub(n.moved) > auditAfter:
 		due = n.man.Due()
-	case full && len(due) == 0 && n.now.Sub(n.full) > auditAfter: // whatever is announced meanwhile; one at a time, as others may do the same
-		if all := n.man.Due(); len(all) > 0 {
-			due = append(due, all[rand.IntN(len(all))])
-		}
+	case full && len(due) == 0 && n.now.Sub(n.full) > auditAfter: // whatever is announced meanwhile
+		due = n.stretch()
 	}
 	if len(n.looks) > 0 {
 		for p := range n.looks {
@@ -222,6 +220,27 @@ func (n *node) audit() (o order, ok bool) {
 		o.take[p] = true
 	}
 	return o, len(o.take) > 0
+}
+
+// stretch is a run of the pieces due for audit, from some one of them on, for one request to the store. Others may do the same, so it is a small part of what is left for
+// each of those that are not done, and the last pieces are read one by one: then little is read by two of them.
+func (n *node) stretch() (run []int) {
+	due, nodes := n.man.Due(), 0
+	if len(due) == 0 {
+		return nil
+	}
+	for rank, reads := range n.readers() {
+		if reads && !n.neighbours[rank].done {
+			nodes++
+		}
+	}
+	for _, p := range due[rand.IntN(len(due)):] {
+		if k := len(run); k > 0 && (p != run[k-1]+1 || k >= len(due)/(4*nodes)) {
+			break
+		}
+		run = append(run, p)
+	}
+	return run
 }
 
 // spareProved has nobody read again what the store's checksum proves, we least of all: who should may not know it, and what is not here yet comes from
