@@ -720,6 +720,48 @@ func TestAuditOfAllIsFewRequests(t *testing.T) {
 	})
 }
 
+// Who has all and reads it again, since somebody has cast doubt on it, is not given up by those that are done, for as long as it gets on.
+func TestWhoReadsAgainGetsOn(t *testing.T) {
+	swarmOf(t, 2, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report, c.Layout.Piece = slog.New(slog.DiscardHandler), func(Progress) {}, 64*unit.KiB
+		n := newNode(c)
+		_, withdraw := b.ports[1].Offer("job")
+		defer withdraw()
+		conn, err := b.ports[0].Dial(b.t.Context(), "n1", "n1", "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		l := &link{rank: 1, conn: conn, out: newOutbox(n.mostUnread())}
+		n.neighbours[1].link = l
+		for p := range c.Layout.Count() {
+			n.enter(1, digest{p, exchange.Entry{Sum: 1, Reader: 1}})
+			n.got(p, 1, "n1")
+		}
+		n.done = true
+		var last int
+		hears := func(p int, term uint32) (givenUp bool) {
+			n.now = n.now.Add(leaveAfter * 2 / 3)
+			ds := []digest{{p, exchange.Entry{Sum: 1, Reader: 1, Term: term}}}
+			if err := n.message(evMessage{link: l, kind: kindDigests, payload: appendDigests(nil, ds)}); err != nil {
+				t.Fatal(err)
+			}
+			n.tick(b.t.Context())
+			return n.neighbours[1].dead
+		}
+		for last = range c.Layout.Count() {
+			if hears(last, exchange.MaxTerm) {
+				t.Fatalf("it is given up when it has read piece %d again", last)
+			}
+		}
+		if hears(last, exchange.MaxTerm); !hears(0, 0) {
+			t.Error("it is not given up though it only repeats itself")
+		}
+		n.wg.Wait()
+	})
+}
+
 // A piece that somebody else has read again while we compared ours with the store is had only when it has come, or was read once more: to compare it
 // has written nothing, and what a peer still owes of it must not be written over what was.
 func TestPieceIsLostWhileItIsCompared(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/internal/peer"
+	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -26,7 +27,7 @@ type neighbour struct {
 	done      bool         // it has the object in its place
 	plain     bool         // its connection is not encrypted, or was not
 	silent    bool         // it has been silent once until its connection was given up
-	moved     time.Time    // when it last announced or was sent anything
+	moved     time.Time    // when it last announced or was sent anything, or had read a piece again
 	gained    time.Time    // when it last announced a piece or took works
 	took      bool         // it has taken works since it last announced a piece
 	imports   bool         // likewise, pieces to import
@@ -36,6 +37,15 @@ type neighbour struct {
 	again     map[int]bool // those of them of which it is to be told everything again
 	repeated  time.Time    // when it last was
 	sent      unit.Bytes   // to it
+	reread    *piece.Set   // what it says to have read again; nil: nothing
+}
+
+// rereads notes that it has read one of so many pieces again, of which it announces nothing. It returns false if it has said so before.
+func (nb *neighbour) rereads(p, pieces int) bool {
+	if nb.reread == nil {
+		nb.reread = piece.NewSet(pieces)
+	}
+	return nb.reread.Add(p)
 }
 
 // dialAll connects to all members of higher rank, partners first, one after the other, but waits for none longer than dialEvery.

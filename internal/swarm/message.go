@@ -151,6 +151,9 @@ func (n *node) message(ev evMessage) error {
 			if err := n.learn(rank, d); err != nil {
 				return err
 			}
+			if d.Reader == rank && d.Term == exchange.MaxTerm && nb.rereads(d.Piece, n.Layout.Count()) {
+				nb.moved = n.now
+			}
 		}
 	case kindRequest, kindCancel:
 		r, err := parseRequest(b, n.Layout)
