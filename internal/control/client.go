@@ -272,7 +272,7 @@ func (c *Client) Watch(ctx context.Context, id string) iter.Seq2[Job, error] {
 			}
 			select {
 			case m := <-snapshots:
-				if json.Unmarshal(m.Data, &next) != nil || next.Revision < last {
+				if json.Unmarshal(m.Data, &next) != nil || next.Revision < last && !next.State.Ended() {
 					continue
 				}
 			case <-changed:
@@ -289,13 +289,13 @@ func (c *Client) Watch(ctx context.Context, id string) iter.Seq2[Job, error] {
 					return
 				}
 				// Progress is not on the hub's disk, so after a restart of the hub
-				// its count of changes may be lower than what we saw.
+				// its count of changes may be lower than what we saw, and the end have a count that we saw.
 			case <-ctx.Done():
 				yield(Job{}, ctx.Err())
 				return
 			}
 			timer.Reset(quiet)
-			if next.Revision == last {
+			if next.Revision == last && !next.State.Ended() {
 				continue
 			}
 			last = next.Revision

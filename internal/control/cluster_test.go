@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -341,6 +342,56 @@ func TestHubRestart(t *testing.T) {
 	h3 := startHub(t, Config{State: state}, h.addr)
 	if j, err := h3.job(ctx, job.ID); err != nil || j.State != Done {
 		t.Errorf("after another restart: got %+v, %v", j, err)
+	}
+}
+
+// A hub that has restarted counts changes from its record on, so the end may have a count that was seen before. It is the end nevertheless.
+func TestEndWithACountThatWasSeen(t *testing.T) {
+	h := newHub(t)
+	agent := joined(t, h, "n1", Registration{})
+	agent.object.Size = 1
+	c, ctx := h.client(t, ClientOptions{}), testContext(t)
+	job := runs(t, c, agent)
+	await(t, "nothing changes any more", func() bool {
+		var err error
+		job, err = c.Job(ctx, job.ID)
+		return err == nil && job.Nodes[0].Have == 1
+	})
+	seen := job // as the hub said before it restarted
+	seen.Revision++
+	b, err := json.Marshal(seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		for {
+			h.nc.Publish("watch.job."+job.ID, b)
+			select {
+			case <-heard:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+	end := sync.OnceFunc(func() {
+		close(heard)
+		agent.finish <- NodeStatus{State: Done, Have: 1, Verified: "source"}
+	})
+	defer end()
+	var last Job
+	for last, err = range c.Watch(ctx, job.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last.Revision == seen.Revision {
+			end()
+		}
+	}
+	if last.State != Done || last.Revision != seen.Revision {
+		t.Errorf("got %+v, want the end as number %d", last, seen.Revision)
 	}
 }
 
