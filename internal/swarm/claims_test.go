@@ -30,7 +30,7 @@ func TestManyAreUnheard(t *testing.T) {
 		l := &link{rank: 1, out: newOutbox(n.mostUnread())}
 		n.neighbours[1].link = l
 		n.ex.Up(1)
-		n.now = n.now.Add(2 * unheardAfter)
+		n.now = n.neighbours[2].lost.Add(2 * unheardAfter)
 		n.tick(b.t.Context())
 		said := 0
 		for _, m := range l.out.messages {
