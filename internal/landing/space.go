@@ -11,8 +11,7 @@ import (
 // Most file systems only write down whose the blocks are. Then all of it is taken before anything is written, and a
 // disk that is full is found out at once. Others clear the blocks, as those in memory do: 16 agents that took 3 GiB so on two
 // processors began 0.8 s later. There the rest is taken beside the transfer, by steps that keep writers waiting for
-// some milliseconds only, and with rests between them, so that it takes a processor no more than a 32nd of its time: what all nodes do first, while
-// nobody has anything to give yet, is what all wait for. That such a disk is full is found out early all the same: by whoever writes next.
+// some milliseconds only, and with rests between them: short ones, since who fills the disk meanwhile takes what is not taken yet. That such a disk is full is found out early all the same: by whoever writes next.
 type space struct {
 	size int64
 	take func(off, n int64) error // for the n bytes from off on; errors.ErrUnsupported: the file system cannot, for any that need some
@@ -28,7 +27,7 @@ const (
 	firstStep = 1 << 20
 	quick     = time.Millisecond // a step that took no longer is followed by a larger one
 	slow      = 8 * quick        // and one that took longer than this by a smaller one
-	rests     = 31               // as long as the step took, so many times
+	rests     = 3                // as long as the step took, so many times
 )
 
 // begin takes what can be taken quickly, and leaves the rest to a goroutine, for which end is to be called.
