@@ -150,6 +150,11 @@ func startProcess(ts *testscript.TestScript, neg bool, args []string) {
 	var wg sync.WaitGroup
 	wg.Go(func() { cmd.Wait(); close(p.done) })
 	ts.Defer(func() {
+		select {
+		case <-p.done:
+			ts.Logf("%s had ended: %v", name, cmd.ProcessState)
+		default:
+		}
 		cmd.Process.Kill()
 		wg.Wait()
 		if b, _ := os.ReadFile(errs.Name()); len(b) > 0 {

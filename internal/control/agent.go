@@ -147,10 +147,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	<-ctx.Done()
 	sub.Unsubscribe()
 	loops.Wait()
-	m.mu.Lock()
-	m.closed = true
-	m.mu.Unlock()
-	stopRuns(cmp.Or(ended(ctx, nil), ErrStopped))
+	why := cmp.Or(ended(ctx, nil), ErrStopped)
+	m.close(why)
+	stopRuns(why)
 	m.wg.Wait()
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancelLast()
@@ -282,7 +281,7 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 	m.mu.Lock()
 	b.Leaving = m.leaving
 	for id, p := range m.parts {
-		if p.cancel == nil && now.Sub(p.since) > holdPrepared { // the hub never came back to start it
+		if p.waits() && now.Sub(p.since) > holdPrepared { // the hub never came back to start it
 			delete(m.parts, id)
 			continue
 		}
@@ -333,6 +332,7 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 		}
 		delete(m.parts, id)
 	}
+	m.noteIdle()
 }
 
 // reportLoop sends what has changed, four times a second.

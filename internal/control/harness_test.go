@@ -130,6 +130,7 @@ type fakeRunner struct {
 	several Files
 	statErr error
 	prepErr error
+	hold    chan struct{} // Prepare waits until it is closed; nil: not at all
 	present bool
 	record  string
 	found   NodeCheck // what Check says
@@ -152,7 +153,13 @@ func newFakeRunner() *fakeRunner {
 func (f *fakeRunner) Stat(context.Context, Spec) (Source, error) {
 	return Source{Object: f.object, Files: f.several}, f.statErr
 }
-func (f *fakeRunner) Prepare(context.Context, Job) (Prepared, error) {
+func (f *fakeRunner) Prepare(ctx context.Context, _ Job) (Prepared, error) {
+	if f.hold != nil {
+		select {
+		case <-f.hold:
+		case <-ctx.Done():
+		}
+	}
 	return Prepared{Present: f.present}, f.prepErr
 }
 func (f *fakeRunner) Check(context.Context, CheckRequest) NodeCheck { return f.found }
@@ -204,6 +211,7 @@ type testAgent struct {
 	creds *pki.Credentials
 	addr  string
 	port  *peer.Port
+	agent *Agent
 	files string       // directory of what it keeps
 	stop  func() error // returns what Run did
 	wait  func() error // until Run ends by itself; likewise
@@ -236,22 +244,23 @@ func startAgent(t *testing.T, hub string, creds *pki.Credentials, f *fakeRunner,
 	ended := make(chan struct{})
 	wg.Go(func() { port.Run(ctx) })
 	r.Version = "test"
+	a.agent = &Agent{Hub: hub, Credentials: creds, Runner: f, Registration: r, Log: testLog(t),
+		Registered:      func() { poke(registered) },
+		CredentialsFile: filepath.Join(a.files, "node.pem"), RevokedFile: filepath.Join(a.files, "revoked.json"), Revoke: port.Revoke,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if dead {
+				return nil, errors.New("killed by the test")
+			}
+			c, err := new(net.Dialer).DialContext(ctx, network, addr)
+			last = c
+			return c, err
+		},
+	}
 	wg.Go(func() {
 		defer close(ended)
-		err2 = (&Agent{Hub: hub, Credentials: creds, Runner: f, Registration: r, Log: testLog(t),
-			Registered:      func() { poke(registered) },
-			CredentialsFile: filepath.Join(a.files, "node.pem"), RevokedFile: filepath.Join(a.files, "revoked.json"), Revoke: port.Revoke,
-			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				if dead {
-					return nil, errors.New("killed by the test")
-				}
-				c, err := new(net.Dialer).DialContext(ctx, network, addr)
-				last = c
-				return c, err
-			},
-		}).Run(ctx)
+		err2 = a.agent.Run(ctx)
 	})
 	a.wait = func() error { <-ended; return err2 }
 	a.stop = sync.OnceValue(func() error { cancel(); wg.Wait(); return err2 })

@@ -266,6 +266,10 @@ func (m *machine) start(now time.Time) (cmds []command, started bool) {
 // report takes a node's own word. again says that it still waits for its start.
 func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable bool) {
 	n := m.node(s.Name)
+	if n != nil && m.job.State == Preparing && n.State == Preparing && s.State == Failed { // stopped before the others have answered
+		n.State, n.Error = Failed, bounded(s, 0).Error
+		return false, true, false
+	}
 	if n == nil || m.job.State != Running || !m.member(s.Name) || n.over() && !m.lost[s.Name] {
 		return false, false, false
 	}

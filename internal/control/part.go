@@ -110,6 +110,8 @@ func (m *member) call(ctx context.Context, verb string, body []byte) (any, error
 	return nil, fail(ErrInvalid, "this agent does not know the request %q: it runs another version of Freshet", oneLine(verb))
 }
 
+var errLeaving = fail(ErrRefused, "the node is being stopped by its operator")
+
 func (m *member) prepare(ctx context.Context, j Job) (Prepared, error) {
 	if len(j.ID) != idChars || !isIDPrefix(j.ID) {
 		return Prepared{}, fail(ErrInvalid, "%q is no job's ID", peer.Printable(j.ID, 40))
@@ -117,7 +119,7 @@ func (m *member) prepare(ctx context.Context, j Job) (Prepared, error) {
 	m.mu.Lock()
 	if m.leaving {
 		m.mu.Unlock()
-		return Prepared{}, fail(ErrRefused, "the node is being stopped by its operator")
+		return Prepared{}, errLeaving
 	}
 	for id, p := range m.parts {
 		if id == j.ID {
@@ -141,6 +143,9 @@ func (m *member) prepare(ctx context.Context, j Job) (Prepared, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.leaving || m.closed { // Leave does not wait for what it has not seen
+		return Prepared{}, errLeaving
+	}
 	if m.parts[j.ID] == nil {
 		m.parts[j.ID] = &part{job: j, since: time.Now(), prepared: p, status: NodeStatus{Name: m.name, State: Preparing}}
 	}
@@ -157,9 +162,6 @@ func (m *member) start(ctx context.Context, s start) error {
 	}
 	if p.cancel != nil || m.closed {
 		return nil
-	}
-	if m.leaving {
-		return fail(ErrRefused, "%v", ErrStopped)
 	}
 	if m.probing != nil {
 		m.probing(errJobCame)
@@ -201,6 +203,9 @@ func (m *member) run(ctx context.Context, p *part, left time.Duration) {
 	m.mu.Unlock()
 	poke(m.urge)
 }
+
+// waits says whether a part is prepared only.
+func (p *part) waits() bool { return p.cancel == nil }
 
 // told is what there is to tell of a part, with its course if there is room. The
 // member's mutex is held.
@@ -291,8 +296,9 @@ func (m *member) stop(s stop) {
 	p := m.parts[s.Job]
 	switch {
 	case p == nil:
-	case p.cancel == nil:
+	case p.waits():
 		delete(m.parts, s.Job)
+		m.noteIdle()
 	case p.running:
 		kind := ErrCancelled
 		if s.Failed {

@@ -115,13 +115,13 @@ func (m *member) beginProbe(end context.CancelCauseFunc) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, p := range m.parts {
-		if p.cancel == nil || p.running {
+		if p.waits() || p.running {
 			return fail(ErrConflict, "job %s is there: probe when it has ended", id)
 		}
 	}
 	switch {
 	case m.leaving:
-		return fail(ErrRefused, "the node is being stopped by its operator")
+		return errLeaving
 	case m.probing != nil:
 		return fail(ErrConflict, "another probe is under way there")
 	}
