@@ -310,7 +310,8 @@ func TestKeptObjects(t *testing.T) {
 					if wrong >= 0 {
 						off, _ := layout.Object(wrong)
 						b.disks[0].b[off+7] ^= 1
-						want += 2 * layout.Piece * 3 // at most: it is read again, compared and replaced
+						_, object := layout.RangeSpan(layout.Pieces(wrong))
+						want += 3 * (object + layout.Piece) // at most: each compares what is of the object, and replaces what is wrong
 					}
 					if a == steal.Flat {
 						want *= 3
