@@ -155,5 +155,11 @@ func TestNobodyLacksAnythingOfTheFloor(t *testing.T) {
 		if c.priority > 0 && !strings.Contains(plan.Classes[1].BoundBy, "lack a little of a floor") {
 			t.Errorf("%+v: the class after has the bound %v by %s", c, plan.Classes[1].Bound, plan.Classes[1].BoundBy)
 		}
+		if c.priority > 0 { // as where the time ends before the program for all classes has begun
+			p.weighed = nil
+			if plan, err = p.Plan(); err != nil || !strings.Contains(plan.Classes[1].BoundBy, "planning ended before all had the floor") {
+				t.Errorf("%+v: without that program the class after has the bound %v by %s, %v", c, plan.Classes[1].Bound, plan.Classes[1].BoundBy, err)
+			}
+		}
 	}
 }

@@ -411,8 +411,11 @@ func (p *Planner) class(plan *Plan) {
 	classed, classes := p.classed(), p.classes()
 	for i, class := range classes {
 		c := Class{Priority: class, Bound: math.Inf(1), BoundBy: "nothing: planning ended before it came to this class", Gap: math.NaN()}
-		if len(p.ranks) == len(classes) { // see mended
+		switch all := len(p.ranks) == len(classes); {
+		case all && p.begins(p.weighed): // see mended
 			c.BoundBy = "nothing: what the program proves is of plans that lack a little of a floor"
+		case all:
+			c.BoundBy = "nothing: planning ended before all had the floor, and each class what it can have"
 		}
 		for _, f := range plan.Flows {
 			if d := &p.demands[f.Transfer]; d.priority == class {
