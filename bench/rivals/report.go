@@ -64,6 +64,7 @@ func ranked(rs []bench.Result, p bench.Params) (names []string) {
 const (
 	tight  = 1.05 // of the bound: what is level there is as good as there can be
 	level  = 1.02
+	behind = 2    // of the bound: who is farther from it is seen to be so with one run
 	copies = 1.02 // of the object: what may leave the store, or cross between sites
 )
 
@@ -110,7 +111,7 @@ func claims(rs []bench.Result) (out []bench.Claim) {
 				against("ratio_others", "mean of the others", fastest, fastest)
 			}
 		}
-		if len(bench.At(rs, at(flat, p))) > 0 {
+		if s, _ := bench.Of(rs, at(flat, p), "ratio"); s.N > 0 && s.Median < behind {
 			against("makespan_s", "makespan", flat, flat)
 		}
 		const heavy = "libtorrent web tuned"
