@@ -28,7 +28,7 @@ type Entry struct {
 type Manifest struct {
 	layout  piece.Layout
 	entries []Entry
-	first   []bool   // by piece: heard from the reader itself
+	said    []int    // by piece: the rank that said what counts; the reader itself, or one that repeats its word
 	unsure  []bool   // by piece: readers have said different things of it themselves
 	alike   []bool   // by piece: two readers have said its digest themselves
 	wanted  []uint32 // by piece: the term that has to be reached
@@ -46,7 +46,7 @@ type Blame struct{ Reader, Piece int }
 // NewManifest returns a manifest in which nothing is known.
 func NewManifest(l piece.Layout) *Manifest {
 	n := l.Count()
-	m := &Manifest{layout: l, entries: make([]Entry, n), first: make([]bool, n), unsure: make([]bool, n), alike: make([]bool, n), wanted: make([]uint32, n)}
+	m := &Manifest{layout: l, entries: make([]Entry, n), said: make([]int, n), unsure: make([]bool, n), alike: make([]bool, n), wanted: make([]uint32, n)}
 	for i := range m.entries {
 		m.entries[i].Reader = -1
 	}
@@ -60,11 +60,14 @@ func (m *Manifest) Entry(i int) (e Entry, ok bool) {
 }
 
 // Firsthand says whether the digest of piece i was heard from its reader itself.
-func (m *Manifest) Firsthand(i int) bool { return m.first[i] }
+func (m *Manifest) Firsthand(i int) bool { return m.said[i] == m.entries[i].Reader }
+
+// Said is the rank that said what is known of piece i: its reader, or one that repeats what that said.
+func (m *Manifest) Said(i int) int { return m.said[i] }
 
 // Sure says whether the digest of piece i was heard from its reader itself, and no other reader has ever said anything else of it. Else
 // it is not known whether who sends other bytes has them wrong, or who read the piece lies.
-func (m *Manifest) Sure(i int) bool { return m.first[i] && !m.unsure[i] }
+func (m *Manifest) Sure(i int) bool { return m.Firsthand(i) && !m.unsure[i] }
 
 // Change is what an entry did to the manifest.
 type Change int
@@ -82,32 +85,32 @@ const (
 //	known            said                                  becomes
 //	nothing          anything                              News
 //	any term         a lower one, or the same digest       Nothing
-//	first reading    an audit with another digest          Replaced, its reader blamed
+//	first reading    an audit with another digest          Replaced, its reader blamed if it said so itself
 //	hearsay          another digest by the reader itself   Corrected
 //	first-hand       another first-hand first reading      Nothing, but due for audit
 //	otherwise                                              Nothing
 func (m *Manifest) Add(from, i int, e Entry) Change {
-	old, firsthand := m.entries[i], from == e.Reader
-	m.unsure[i] = m.unsure[i] || firsthand && m.first[i] && e.Sum != old.Sum
-	m.alike[i] = m.alike[i] || firsthand && m.first[i] && e.Sum == old.Sum && e.Reader != old.Reader
+	old, firsthand, first := m.entries[i], from == e.Reader, m.Firsthand(i)
+	m.unsure[i] = m.unsure[i] || firsthand && first && e.Sum != old.Sum
+	m.alike[i] = m.alike[i] || firsthand && first && e.Sum == old.Sum && e.Reader != old.Reader
 	switch {
 	case old.Reader < 0:
-		m.set(i, e, firsthand)
+		m.set(i, from, e)
 		m.known++
 		return News
 	case e.Term < old.Term:
 		return Nothing
 	case e.Sum == old.Sum:
-		if e.Term > old.Term || firsthand && !m.first[i] {
-			m.set(i, e, firsthand)
+		if e.Term > old.Term || firsthand && !first {
+			m.set(i, from, e)
 		}
 		return Nothing
 	case e.Term > old.Term:
-		m.blamed = append(m.blamed, Blame{old.Reader, i})
-		m.set(i, e, firsthand)
+		m.Blame(i)
+		m.set(i, from, e)
 		return Replaced
-	case firsthand && !m.first[i]:
-		m.set(i, e, true)
+	case firsthand && !first:
+		m.set(i, from, e)
 		return Corrected
 	case firsthand && e.Term < MaxTerm:
 		m.want(i, MaxTerm)
@@ -120,20 +123,27 @@ func (m *Manifest) Add(from, i int, e Entry) Change {
 // Where the store has a checksum, that decides in the end. It returns whom it contradicts.
 func (m *Manifest) Overrule(self, i int, sum uint64) (reader int) {
 	reader = m.entries[i].Reader
-	m.set(i, Entry{Sum: sum, Reader: self, Term: MaxTerm}, true)
+	m.set(i, self, Entry{Sum: sum, Reader: self, Term: MaxTerm})
 	return reader
 }
 
-// Prefer has another's reading of piece i count, of the same standing: bytes from a third prove it, where we may not look ourselves.
-func (m *Manifest) Prefer(i int, e Entry) {
-	e.Term = m.entries[i].Term
-	m.set(i, e, true)
+// Prefer has what node from says of piece i count, whatever was said before, with no lower term than that had.
+func (m *Manifest) Prefer(from, i int, e Entry) {
+	e.Term = max(e.Term, m.entries[i].Term)
+	m.set(i, from, e)
 }
 
-func (m *Manifest) set(i int, e Entry, firsthand bool) {
+// Blame notes that what the reader of piece i said itself has not stood.
+func (m *Manifest) Blame(i int) {
+	if m.Firsthand(i) {
+		m.blamed = append(m.blamed, Blame{m.entries[i].Reader, i})
+	}
+}
+
+func (m *Manifest) set(i, from int, e Entry) {
 	wasDue := m.IsDue(i)
 	m.alike[i] = m.alike[i] && e.Sum == m.entries[i].Sum
-	m.entries[i], m.first[i] = e, firsthand
+	m.entries[i], m.said[i] = e, from
 	if wasDue && !m.IsDue(i) {
 		m.due--
 	}
@@ -226,10 +236,11 @@ func (m *Manifest) Audits(self int, living []bool) (pieces []int) {
 	if m.due == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(m.Due(), func(i int) bool { return m.auditor(i, living) != self })
+	return slices.DeleteFunc(m.Due(), func(i int) bool { return m.Auditor(i, living) != self })
 }
 
-func (m *Manifest) auditor(i int, living []bool) int {
+// Auditor is the node that is to read piece i, which was read before, if it is due for audit.
+func (m *Manifest) Auditor(i int, living []bool) int {
 	reader := m.entries[i].Reader
 	for k := 1; k < len(living); k++ {
 		if a := (reader + k) % len(living); living[a] {

@@ -10,6 +10,12 @@ func (n *node) complete(ctx context.Context) {
 	if n.done || n.commits || n.fatal != nil || !n.ex.Have().Full() || !n.man.Settled() || len(n.doubts) > 0 || len(n.looks) > 0 {
 		return
 	}
+	for _, f := range n.fetches {
+		if f.audit == comparing { // what is in doubt no more
+			f.relieve(errRelieved)
+			return
+		}
+	}
 	verified, again := n.verify()
 	if again {
 		return

@@ -353,7 +353,7 @@ func TestStoreThatDoesNotJudge(t *testing.T) {
 	})
 }
 
-// An audit by one that we do not hear, told by a third, costs nobody what he has: we look ourselves.
+// An audit by one that we do not hear, told by a third, costs nobody what he has: we look ourselves, if we may.
 func TestAuditByHearsay(t *testing.T) {
 	for _, noAccess := range []bool{false, true} {
 		swarmOf(t, 4, unit.MiB, steal.Steal, func(b *bench) {
@@ -368,7 +368,7 @@ func TestAuditByHearsay(t *testing.T) {
 				t.Fatal(err)
 			}
 			due := len(n.man.Due()) > 0
-			if blamed := len(n.man.Blamed()) > 0; blamed != noAccess || due == noAccess || n.ex.Held(0) == noAccess {
+			if blamed := len(n.man.Blamed()) > 0; blamed || due == noAccess || !n.ex.Held(0) {
 				t.Errorf("without access %v: the reader is blamed: %v, the piece is to be read again: %v, somebody has it: %v", noAccess, blamed, due, n.ex.Held(0))
 			}
 		})
@@ -407,11 +407,13 @@ func TestPairThatCannotConnect(t *testing.T) {
 }
 
 // An audit that nothing called for costs nobody what he has, and sets nobody against the true reader: neither one that is told before anything
-// else is known of a piece, nor one that contradicts at once whoever reads, twice; whether nodes read the object, or hold it already.
+// else is known of a piece, nor one that contradicts at once whoever reads, twice; whether nodes read the object, or hold it already. Nor do those of one
+// that has called for them itself, by another digest than the store's of what it was to read.
 func TestAuditThatNobodyAskedFor(t *testing.T) {
 	const liar = 3
+	const first, contradicts, calls = "first", "contradicts", "calls"
 	for _, holds := range []bool{false, true} {
-		for _, first := range []bool{false, true} {
+		for _, how := range []string{first, contradicts, calls} {
 			for _, verified := range []string{BySource, ByPeers} {
 				swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
 					if verified == ByPeers {
@@ -427,31 +429,41 @@ func TestAuditThatNobodyAskedFor(t *testing.T) {
 						sendDigests(c, digest{p, exchange.Entry{Sum: 666, Reader: liar, Term: exchange.MaxTerm}})
 					}
 					ctx, cancel := context.WithCancel(b.t.Context())
-					var mu sync.Mutex // guards conns
+					var mu sync.Mutex // guards conns and known
 					var conns []*peer.Conn
+					pieces, known := b.configs[0].Layout.Count(), map[int]bool{}
 					wait := b.stranger(ctx, func(c *peer.Conn) {
 						mu.Lock()
 						conns = append(conns, c)
 						mu.Unlock()
-						for p := range b.configs[0].Layout.Count() {
-							if first {
+						for p := range pieces {
+							if how == first {
 								lie(c, p)
 							}
 						}
+						if how == calls {
+							sendDigests(c, digest{piece.Share(pieces, liar, liar+1).Lo, exchange.Entry{Sum: 667, Reader: liar}})
+						}
 					}, func(_ *peer.Conn, kind byte, payload []byte) {
-						if kind != kindDigests || first {
+						if kind != kindDigests || how == first {
 							return
 						}
-						ds, err := parseDigests(payload, b.configs[0].Layout.Count(), liar+1)
+						ds, err := parseDigests(payload, pieces, liar+1)
 						if err != nil {
 							t.Error(err)
 						}
 						mu.Lock()
 						defer mu.Unlock()
 						for _, d := range append(ds, ds...) {
+							known[d.Piece] = true
 							for _, c := range conns {
-								if d.Term == 0 {
+								if d.Term == 0 && how == contradicts {
 									lie(c, d.Piece)
+								}
+								for p := range pieces {
+									if how == calls && len(known) == pieces {
+										lie(c, p)
+									}
 								}
 							}
 						}
@@ -462,12 +474,14 @@ func TestAuditThatNobodyAskedFor(t *testing.T) {
 					wait()
 					b.complete(verified, 0, 1, 2)
 					for i := range liar {
-						if f := b.faultsOf(i); strings.Contains(f, "had piece") {
-							t.Errorf("holds %v, first %v, %s: %s says: %s", holds, first, verified, nodeName(i), f)
+						for _, f := range b.results[i].Faults {
+							if strings.Contains(f.Cause, "had piece") && (how != calls || f.Node != nodeName(liar)) {
+								t.Errorf("holds %v, it %s, %s: %s says: %s %s", holds, how, verified, nodeName(i), f.Node, f.Cause)
+							}
 						}
 					}
 					if got := b.storeBytes(); got > 5*b.object.Size { // once, and once by each who is told
-						t.Errorf("holds %v, first %v, %s: %v left the store for an object of %v", holds, first, verified, got, b.object.Size)
+						t.Errorf("holds %v, it %s, %s: %v left the store for an object of %v", holds, how, verified, got, b.object.Size)
 					}
 				})
 			}
@@ -630,6 +644,54 @@ func TestSlowAuditIsSharedOut(t *testing.T) {
 	})
 }
 
+// One that has the digests not make the store's checksum, and says then to have read all again, with another outcome, is found out by the first
+// piece that who is to reads again: nobody else is to blame for anything, or loses anything.
+func TestLiarThatCallsForAudits(t *testing.T) {
+	for _, noAccess := range []bool{false, true} {
+		swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[1]
+			c.Log = slog.New(slog.DiscardHandler)
+			c.Layout.Piece = 256 * unit.KiB
+			c.Members[1].NoAccess = noAccess
+			n := newNode(c)
+			const wrong, liar = 2, 3
+			sums := make([]uint64, c.Layout.Count())
+			for p, reader := range []int{0, 2, liar, 0} { // the liar is to read again what 2 has read
+				off, _ := blockSpan(n.Layout, p, 0)
+				sums[p] = n.algorithm(p).Update(0, b.data[off:off+int64(c.Layout.Piece)])
+				says := digest{p, exchange.Entry{Sum: sums[p], Reader: reader}}
+				if p == wrong {
+					says.Sum++
+				}
+				n.learn(reader, says)
+				n.got(p, says.Sum, nodeName(reader))
+			}
+			for p := range sums {
+				if p != wrong {
+					n.learn(liar, digest{p, exchange.Entry{Sum: 666, Reader: liar, Term: exchange.MaxTerm}})
+				}
+			}
+			n.weigh()
+			n.complete(b.t.Context())
+			if !n.ex.Have().Full() || len(n.faults) > 0 || n.fatal != nil || !n.man.IsDue(wrong) {
+				t.Fatalf("without access %v: has %d pieces of %d; says %v", noAccess, n.ex.Have().Count(), len(sums), n.faults)
+			}
+			n.learn(0, digest{wrong, exchange.Entry{Sum: sums[wrong], Reader: 0, Term: exchange.MaxTerm}})
+			n.now = n.now.Add(weighEvery)
+			n.weigh()
+			if n.ex.Have().Has(wrong) || n.ex.Have().Count() != len(sums)-1 || len(n.faults) != 1 || n.faults[0].Node != nodeName(liar) {
+				t.Fatalf("without access %v: has %d pieces of %d; says %v", noAccess, n.ex.Have().Count(), len(sums), n.faults)
+			}
+			n.got(wrong, sums[wrong], "n0")
+			n.spareProved()
+			if n.complete(b.t.Context()); !n.commits {
+				t.Errorf("without access %v: not complete", noAccess)
+			}
+			n.wg.Wait()
+		})
+	}
+}
+
 // Where an audit was called for, and one that lies was the first to say how it came out, nobody fails for it: what one alone says
 // is read once more before the object is given up as damaged, or the file of one that holds it.
 func TestLyingAudit(t *testing.T) {
@@ -669,9 +731,15 @@ func TestLyingAudit(t *testing.T) {
 				}
 			}
 			for range 20 {
+				for p := range sums {
+					if e, _ := n.man.Entry(p); !n.ex.Have().Has(p) && n.ex.Reserve(p) { // it comes from a peer
+						n.got(p, e.Sum, "n3")
+					}
+				}
+				n.weigh()
 				n.complete(b.t.Context())
-				o, ok := n.audit()
-				if !ok || n.fatal != nil || n.commits {
+				o, _ := n.audit()
+				if n.fatal != nil || n.commits {
 					break
 				}
 				for p := range o.take {
@@ -794,9 +862,7 @@ func TestPieceIsLostWhileItIsCompared(t *testing.T) {
 			if lies {
 				said = 777
 			}
-			if err := n.learn(2, digest{misread, exchange.Entry{Sum: said, Reader: 2, Term: exchange.MaxTerm}}); err != nil {
-				t.Fatal(err)
-			}
+			n.enter(2, digest{misread, exchange.Entry{Sum: said, Reader: 2, Term: exchange.MaxTerm}})
 			n.ex.Up(2)
 			n.ex.Choked(2, false)
 			n.announced(2, piece.Range{Lo: misread, Hi: misread + 1})

@@ -52,16 +52,18 @@ type node struct {
 	links      map[*link]bool // that have not told us of their end
 	rank       map[string]int
 
-	sums     []uint64         // by piece: the digest of our copy, if we have it
-	missing  []int            // by object: how many of its pieces are
-	whole    int              // objects of which none is
-	shaken   map[int]bool     // pieces whose digest changed while they were put together
-	suspects map[int]suspect  // by piece that is being read again for that
-	looks    map[int]bool     // pieces that we read again ourselves, whoever else should: somebody says what nobody else does
-	rivals   map[int][]digest // NoAccess: what other readers have said of pieces than who counts
-	proved   map[int]bool     // by object: whether its digests, which have not changed since, make what the store says of it
-	asked    time.Time        // when giveWork was last sent
-	deaf     []int            // peers that leave too much unread
+	sums     []uint64        // by piece: the digest of our copy, if we have it
+	missing  []int           // by object: how many of its pieces are
+	whole    int             // objects of which none is
+	shaken   map[int]bool    // pieces whose digest changed while they were put together
+	suspects map[int]suspect // by piece that is being read again for that
+	looks    map[int]bool    // pieces that we read again ourselves, whoever else should: somebody says what nobody else does
+	words    map[int][]word  // by piece: what members have said of it besides what counts
+	weighed  bool            // whose word counts, since anything was last said
+	weighs   time.Time       // before it that is not looked at again
+	proved   map[int]bool    // by object: whether its digests, which have not changed since, make what the store says of it
+	asked    time.Time       // when giveWork was last sent
+	deaf     []int           // peers that leave too much unread
 	fetches  []*fetch
 	appetite *steal.Appetite
 	turns    *steal.Turns
@@ -141,7 +143,7 @@ func newNode(c Config) *node {
 		Config: c,
 		events: make(chan any, 64), ended: make(chan struct{}),
 		now: now, moved: now, idle: now, twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
-		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, rivals: map[int][]digest{}, proved: map[int]bool{},
+		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, words: map[int][]word{}, proved: map[int]bool{},
 		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
 	n.policy, n.sources = c.policy()
@@ -398,6 +400,7 @@ func (n *node) step(ctx context.Context) {
 		n.phase = phase
 		n.Recorder.Record(n.now, Event{Kind: "phase", Phase: phase})
 	}
+	n.weigh()
 	n.fetch(ctx)
 	var ask, cancel []exchange.Ask
 	if !n.Members[n.Self].Held && !n.commits && !n.done { // who needs nothing

@@ -65,7 +65,7 @@ func (n *node) verify() (verified string, again bool) {
 			if err == nil {
 				continue
 			}
-			if !n.audits(n.Layout.Pieces(i)) && !n.look(n.Layout.Pieces(i)) {
+			if !n.outvote(i) && !n.man.Audit(n.Layout.Pieces(i)) && !n.look(n.Layout.Pieces(i)) {
 				n.fail(damage(n.called(i), err))
 				return "", true
 			}

@@ -3,6 +3,7 @@ package swarm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,94 +25,190 @@ func (n *node) learn(from int, d digest) error {
 	if from != d.Reader && (d.Reader == n.Self || n.neighbours[d.Reader].link != nil) || n.commits || n.done {
 		return nil
 	}
-	e, known := n.man.Entry(d.Piece)
-	switch {
-	case known && d.Term > e.Term && d.Sum != e.Sum && n.doubtful(from, d):
+	switch e, known := n.man.Entry(d.Piece); {
+	case known && d.Term > e.Term && d.Sum != e.Sum && !n.audited(from, d):
+		n.keep(from, d)
 		return nil
 	case !known && d.Term > 0 && from == d.Reader && !n.Members[n.Self].NoAccess:
 		n.looks[d.Piece] = true
-	case known && d.Term <= e.Term && d.Sum != e.Sum && from == d.Reader && n.man.Firsthand(d.Piece):
-		n.rival(d)
 	}
 	n.enter(from, d)
 	return nil
 }
 
-// rival keeps what a reader has said of a piece besides the one that counts, if we may not look ourselves: bytes may come that it fits.
-func (n *node) rival(d digest) {
-	e, _ := n.man.Entry(d.Piece)
-	same := func(r digest) bool { return r.Reader == d.Reader }
-	if n.Members[n.Self].NoAccess && d.Reader != e.Reader && !slices.ContainsFunc(n.rivals[d.Piece], same) {
-		n.rivals[d.Piece] = append(n.rivals[d.Piece], d)
-		n.confirm(d.Piece, d.Sum)
+// word is what a member says of a piece.
+type word struct {
+	from int
+	exchange.Entry
+}
+
+// keep keeps what a member says of a piece besides what counts: one word of each, and of one reading and another the later.
+func (n *node) keep(from int, d digest) {
+	said := n.words[d.Piece]
+	i := slices.IndexFunc(said, func(w word) bool { return w.from == from })
+	switch {
+	case i < 0:
+		n.words[d.Piece] = append(said, word{from, d.Entry})
+	case d.Term > said[i].Term:
+		said[i].Entry = d.Entry
+	default:
+		return
+	}
+	n.weighed = false
+	n.confirm(d.Piece, d.Sum)
+}
+
+// audited says whether an audit that came out otherwise than what we know counts at once: nobody is blamed, and loses what he has, on the word
+// of one. Where the store has a checksum that decides (weigh), when all is known that it is of; where it has none the word of the one that we would ask to read the
+// piece again does, if two readers have differed. Else we look ourselves, if we may.
+func (n *node) audited(from int, d digest) bool {
+	hearsay := from != d.Reader
+	proved, wrong := n.proof(d.Piece)
+	if wrong && !hearsay && len(n.looks) == 0 { // as we would find out when all is here; with looks it may be what these are for
+		n.man.Audit(n.Layout.Pieces(n.objectOf(d.Piece)))
+	}
+	asked := n.man.IsDue(d.Piece) && !n.looks[d.Piece]
+	switch {
+	case proved:
+	case asked && !hearsay:
+		return !n.provable(d.Piece) && n.man.Auditor(d.Piece, n.readers()) == from
+	case n.Members[n.Self].NoAccess:
+	default:
+		if hearsay && n.man.Firsthand(d.Piece) {
+			n.man.Audit(piece.Range{Lo: d.Piece, Hi: d.Piece + 1})
+		}
+		n.looks[d.Piece] = true
+	}
+	return false
+}
+
+// weighEvery is how long it is not looked at whose word counts after that has come to nothing: it takes a while, and one that lies could have it looked at for each piece.
+const weighEvery = time.Second
+
+// weigh finds out whose word counts where members say different things, and the digests are all known.
+func (n *node) weigh() {
+	if n.weighed || n.now.Before(n.weighs) || n.man.Known() < n.Layout.Count() || n.commits || n.done {
+		return
+	}
+	n.weighed = true
+	tried := map[int]bool{}
+	for p := range n.words {
+		i := n.objectOf(p)
+		if tried[i] {
+			continue
+		}
+		tried[i] = true
+		if _, wrong := n.proof(p); wrong && !n.outvote(i) {
+			n.weighs = n.now.Add(weighEvery)
+		}
 	}
 }
 
-// prefer has the rival count that has said this digest of a piece. It returns false if there is none.
-func (n *node) prefer(p int, sum uint64) bool {
-	i := slices.IndexFunc(n.rivals[p], func(r digest) bool { return r.Sum == sum })
-	if i < 0 {
-		return false
-	}
-	e, _ := n.man.Entry(p)
-	r := n.rivals[p][i]
-	n.rivals[p][i] = digest{p, e}
-	n.man.Prefer(p, r.Entry)
-	delete(n.proved, n.objectOf(p))
-	return true
-}
+const nobody = -1 // no member's rank
 
-// audits makes pieces that were read only once due for audit. Those of which we have heard already how it came out are replaced.
-func (n *node) audits(r piece.Range) (any bool) {
-	any = n.man.Audit(r)
-	for p := r.Lo; p < r.Hi && len(n.rivals) > 0; p++ {
-		for _, d := range n.rivals[p] {
-			if e, _ := n.man.Entry(p); d.Term > e.Term {
-				n.enter(d.Reader, d)
+// outvote finds out who is wrong about object i, whose digests do not make what the store says of it: without the word of one member, or of none, what all others
+// have said last does. That counts from now on. It returns false if there is none. O(members that differ × pieces).
+func (n *node) outvote(i int) bool {
+	r, differ := n.Layout.Pieces(i), map[int]bool{nobody: true}
+	for p := r.Lo; p < r.Hi; p++ {
+		e, _ := n.man.Entry(p)
+		for _, w := range n.words[p] {
+			differ[n.man.Said(p)] = true
+			if w.Term > e.Term {
+				differ[w.from] = true
 			}
 		}
 	}
-	return any
+	sums := make([]uint64, r.Len())
+	for _, but := range slices.Sorted(maps.Keys(differ)) {
+		for p := r.Lo; p < r.Hi; p++ {
+			sums[p-r.Lo] = n.last(p, but).Sum
+		}
+		if n.Objects[i].Checksum.Verify(n.Layout.Alone(i), sums) != nil {
+			continue
+		}
+		for p := r.Lo; p < r.Hi; p++ {
+			n.prevail(p, n.last(p, but))
+		}
+		return true
+	}
+	return false
 }
 
-// doubtful says whether an audit that came out otherwise than what we know does not count: nobody is blamed, and loses what he has, on the word
-// of one, unless the store's checksum calls for an audit, or two readers differ. Where nothing tells who is right we look ourselves, if we may.
-func (n *node) doubtful(from int, d digest) bool {
-	hearsay := from != d.Reader
-	proved, wrong := false, false
-	if asked := n.man.IsDue(d.Piece) && !n.looks[d.Piece]; !asked {
-		proved, wrong = n.proof(d.Piece)
-	} else if !hearsay {
+// last is what was said last of a piece, in terms of readings, by all but one member.
+func (n *node) last(p, but int) word {
+	e, _ := n.man.Entry(p)
+	w := word{n.man.Said(p), e}
+	for _, other := range n.words[p] {
+		if other.from != but && (w.from == but || other.Term > w.Term) {
+			w = other
+		}
+	}
+	return w
+}
+
+// prevail has a member's word of a piece count instead of another's.
+func (n *node) prevail(p int, w word) {
+	e, _ := n.man.Entry(p)
+	if w.Sum == e.Sum {
+		return
+	}
+	said := n.man.Said(p)
+	if w.Term > e.Term { // who has it right from before says so to all, as we do
+		n.man.Blame(p)
+		n.withdraw(p, w.from)
+	} else {
+		n.ex.Withdrawn(said, p)
+		if n.man.Firsthand(p) {
+			n.fault(n.Members[said].Name, fmt.Sprintf("says that piece %d has other bytes than the store has", p))
+		}
+	}
+	n.swap(p, w)
+	n.replaced(p)
+	if w.from == n.Self && !n.ex.Have().Has(p) { // we have read it, and it did not count
+		n.stranded = append(n.stranded, p)
+	}
+}
+
+// swap has one of the words that are kept of a piece count, and keeps the one that did.
+func (n *node) swap(p int, w word) {
+	e, _ := n.man.Entry(p)
+	i := slices.Index(n.words[p], w)
+	n.words[p][i] = word{n.man.Said(p), e}
+	n.man.Prefer(w.from, p, w.Entry)
+	delete(n.proved, n.objectOf(p))
+}
+
+// prefer has the word count that says this digest of a piece, if we may not look ourselves, and the store does not say otherwise. It returns false if there is none.
+func (n *node) prefer(p int, sum uint64) bool {
+	i := slices.IndexFunc(n.words[p], func(w word) bool { return w.Sum == sum })
+	proved, _ := n.proof(p)
+	if i < 0 || proved || !n.Members[n.Self].NoAccess {
 		return false
 	}
-	switch {
-	case proved:
-		return true
-	case wrong && !hearsay && len(n.looks) == 0: // as we would find out when all is here; with looks it may be what these are for
-		n.audits(n.Layout.Pieces(n.objectOf(d.Piece)))
-		return false
-	case n.Members[n.Self].NoAccess && !hearsay && n.man.Firsthand(d.Piece):
-		n.rival(d)
-		return true
-	case n.Members[n.Self].NoAccess || hearsay && !n.man.Firsthand(d.Piece):
-		return false
-	case hearsay:
-		n.man.Audit(piece.Range{Lo: d.Piece, Hi: d.Piece + 1})
-	}
-	n.looks[d.Piece] = true
+	n.swap(p, n.words[p][i])
 	return true
 }
+
+// withdraw has nobody's copy of a piece count but one's.
+func (n *node) withdraw(p, but int) {
+	for rank := range n.neighbours {
+		if rank != but {
+			n.ex.Withdrawn(rank, p)
+		}
+	}
+}
+
+// provable says whether the store has something to hold the digest of a piece against, together with those of the same object.
+func (n *node) provable(p int) bool { return !n.Layout.Shared(p) && n.usable(n.objectOf(p)) }
 
 // proof says whether the digests of a piece's object make what the store says of it, or do not; neither is so while they are not all known,
 // and where the store does not say.
 func (n *node) proof(p int) (proved, wrong bool) {
-	if n.man.Known() < n.Layout.Count() || n.Layout.Shared(p) {
+	if n.man.Known() < n.Layout.Count() || !n.provable(p) {
 		return false, false
 	}
 	i := n.objectOf(p)
-	if !n.usable(i) {
-		return false, false
-	}
 	proved, known := n.proved[i]
 	if !known {
 		proved = n.man.Proof(i, n.Objects[i].Checksum) == nil
@@ -129,23 +226,29 @@ func (n *node) objectOf(p int) int {
 
 // enter enters a line into the manifest and does what follows from it.
 func (n *node) enter(from int, d digest) {
+	old, known := n.man.Entry(d.Piece)
+	said := n.man.Said(d.Piece)
 	change := n.man.Add(from, d.Piece, d.Entry)
 	if change != exchange.Nothing {
 		delete(n.proved, n.objectOf(d.Piece))
 		n.confirm(d.Piece, d.Sum)
 	}
+	switch {
+	case !known || d.Sum == old.Sum:
+	case change == exchange.Nothing:
+		n.keep(from, d)
+	default:
+		n.keep(said, digest{d.Piece, old})
+	}
 	switch change {
 	case exchange.News:
+		n.weighed = false
 		n.ex.Known(d.Piece)
 		if n.kept(d.Piece) && from != n.Self { // another has read it, from the store or from its file; ours is there, too
 			n.got(d.Piece, d.Sum, n.Members[n.Self].Name)
 		}
 	case exchange.Replaced:
-		for rank := range n.neighbours {
-			if rank != d.Reader {
-				n.ex.Withdrawn(rank, d.Piece)
-			}
-		}
+		n.withdraw(d.Piece, d.Reader)
 		n.replaced(d.Piece)
 	case exchange.Corrected:
 		n.replaced(d.Piece)
@@ -219,7 +322,7 @@ func (n *node) block(ev evBlock) {
 		n.got(ev.piece, ev.outcome.sum, n.Members[most(ev.outcome.from)].Name)
 	case shaken: // of an old digest: no one's fault
 		n.sendCancels(n.ex.Spoiled(ev.piece))
-	case len(givers) == 1 && n.man.Sure(ev.piece) && len(n.rivals[ev.piece]) == 0 && givers[0] == e.Reader: // it sends other bytes than it says itself
+	case len(givers) == 1 && n.man.Sure(ev.piece) && len(n.words[ev.piece]) == 0 && givers[0] == e.Reader: // it sends other bytes than it says itself
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
 	case len(givers) == 1 && (!n.Members[n.Self].NoAccess || n.man.Firsthand(ev.piece)): // it lies, or who said that this is the digest: the store knows, or another reader
