@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -197,21 +198,89 @@ func TestHearsayDoesNotStick(t *testing.T) {
 }
 
 // What one says of a member that nobody hears sets the others against nobody, and keeps them from nothing: who gets other bytes than
-// those of hearsay looks in the store, once.
+// those of hearsay looks in the store, once; who may not goes by what others say.
 func TestHearsayOfTheAbsent(t *testing.T) {
+	for _, noAccess := range []bool{false, true} {
+		for _, holds := range []bool{false, true} {
+			for _, term := range []uint32{0, exchange.MaxTerm} {
+				swarmOf(t, 4, 4*unit.MiB, steal.Stream, func(b *bench) {
+					ctx, cancel := context.WithCancel(b.t.Context())
+					if noAccess {
+						b.witness = nil // nobody proves anything
+					}
+					wait := b.slanders(ctx, 2, term, func(int) bool { return true })
+					if noAccess {
+						b.share(0)
+					}
+					if holds {
+						b.held(0)
+					}
+					b.net.kill("n2")
+					b.configs = b.configs[:2]
+					b.within(time.Hour)
+					b.run()
+					cancel()
+					wait()
+					b.complete(BySource, 0, 1)
+					b.peaceful(2)
+					if t.Failed() {
+						t.Fatalf("without access %v, holds %v, term %d", noAccess, holds, term)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Of what a member has read that is dead now, several tell one that may not read the store, and one of them lies, before or after the others. Who gives the
+// piece is told from who gives something else.
+func TestHearsayOfTheDead(t *testing.T) {
+	const giver, reader, liar, other, right = 1, 2, 3, 4, 5
 	for _, term := range []uint32{0, exchange.MaxTerm} {
-		swarmOf(t, 4, 4*unit.MiB, steal.Stream, func(b *bench) {
-			ctx, cancel := context.WithCancel(b.t.Context())
-			wait := b.slanders(ctx, 2, term, func(int) bool { return true })
-			b.net.kill("n2")
-			b.configs = b.configs[:2]
-			b.within(time.Hour)
-			b.run()
-			cancel()
-			wait()
-			b.complete(BySource, 0, 1)
-			b.peaceful(2)
-		})
+		for _, first := range []bool{false, true} {
+			swarmOf(t, 5, unit.MiB, steal.Stream, func(b *bench) {
+				c := b.configs[0]
+				c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+				c.Members[0].NoAccess = true
+				n := newNode(c)
+				n.ex.Up(giver)
+				n.announced(giver, piece.Range{Hi: 1})
+				say := func(from int, sum uint64, term uint32) {
+					if err := n.learn(from, digest{0, exchange.Entry{Sum: sum, Reader: reader, Term: term}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				give := func() {
+					n.asm.expect(giver, 0)
+					if !n.asm.claim(giver, 0, 0) {
+						t.Fatal("an expected block cannot be claimed")
+					}
+					_, size := blockSpan(n.Layout, 0, 0)
+					n.block(evBlock{link: &link{rank: giver}, n: size, wanted: true, outcome: n.asm.arrived(giver, 0, 0, right)})
+				}
+				if first {
+					say(liar, 666, term)
+					give()
+					if n.ex.Have().Has(0) || n.ex.Reserve(0) {
+						t.Fatal("what nobody else says counts, or is asked for again at once")
+					}
+					say(other, right, 0)
+				} else {
+					say(other, right, 0)
+					say(liar, 666, term)
+				}
+				if !n.ex.Held(0) || !n.ex.Reserve(0) {
+					t.Fatalf("term %d, first %v: the piece is not asked for", term, first)
+				}
+				n.ex.Unreserve(0)
+				give()
+				n.now = n.now.Add(2 * heardWithin)
+				n.tick(b.t.Context())
+				if !n.ex.Have().Has(0) || n.neighbours[giver].dead || len(n.man.Blamed()) > 0 || strings.Contains(fmt.Sprint(n.faults), "wrong bytes") {
+					t.Errorf("term %d, first %v: the piece is here: %v; says %v", term, first, n.ex.Have().Has(0), n.faults)
+				}
+			})
+		}
 	}
 }
 

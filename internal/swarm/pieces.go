@@ -325,7 +325,7 @@ func (n *node) block(ev evBlock) {
 	case len(givers) == 1 && n.man.Sure(ev.piece) && len(n.words[ev.piece]) == 0 && givers[0] == e.Reader: // it sends other bytes than it says itself
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
-	case len(givers) == 1 && (!n.Members[n.Self].NoAccess || n.man.Firsthand(ev.piece)): // it lies, or who said that this is the digest: the store knows, or another reader
+	case len(givers) == 1: // it lies, or who said that this is the digest: the store knows, or others
 		n.suspect(ev.piece, suspect{givers[0], ev.outcome.sum, n.now})
 	default: // nobody knows who of several: next time it comes from one
 		n.sendCancels(n.ex.Spoiled(ev.piece))
@@ -340,7 +340,7 @@ type suspect struct {
 	since time.Time
 }
 
-// heardWithin is how long one that may not read the store waits for another reader's word of a piece that came otherwise than it was told: who has
+// heardWithin is how long one that may not read the store waits for another word of a piece that came otherwise than it was told: who has
 // the piece has heard that already, and so should we.
 const heardWithin = 2 * time.Second
 
@@ -364,13 +364,16 @@ func (n *node) confirm(p int, sum uint64) {
 	}
 }
 
-// convict expels those whose bytes no reader has told us of for long enough, if we may not read the store.
+// convict expels those whose bytes nobody has told us of for long enough, if we may not read the store. What one has said of another is no reason to: then the
+// piece is asked for again.
 func (n *node) convict() {
 	for p, s := range n.suspects {
 		if n.Members[n.Self].NoAccess && n.now.Sub(s.since) > heardWithin {
 			delete(n.suspects, p)
 			n.ex.Unreserve(p)
-			n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+			if n.man.Firsthand(p) || len(n.words[p]) > 0 {
+				n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+			}
 		}
 	}
 }
