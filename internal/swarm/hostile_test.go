@@ -1017,39 +1017,52 @@ func TestLiarToOneWithoutAccess(t *testing.T) {
 	}
 }
 
-// One that may not read the store gives up who sends what no reader says, though not before such a word could have come.
+// One that may not read the store gives up who sends what nobody else says, though not before such a word could have come.
 func TestForgerToOneWithoutAccess(t *testing.T) {
-	for _, forged := range []bool{false, true} {
-		swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+	const giver, other, reader = 1, 2, 4
+	for _, tt := range []struct {
+		name    string
+		from    int // who says what came; zero: nobody
+		of      int // that who has read it
+		cleared bool
+	}{
+		{"nobody", 0, 0, false},
+		{"its reader", other, other, true},
+		{"one that repeats what a dead reader said", other, reader, true},
+		{"the giver itself", giver, reader, false},
+	} {
+		swarmOf(t, 5, unit.MiB, steal.Stream, func(b *bench) {
 			c := b.configs[0]
 			c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
 			c.Members[0].NoAccess = true
 			n := newNode(c)
-			n.ex.Up(1)
-			n.announced(1, piece.Range{Hi: 1})
+			n.ex.Up(giver)
+			n.announced(giver, piece.Range{Hi: 1})
 			n.enter(3, digest{0, exchange.Entry{Sum: 666, Reader: 3}})
-			n.asm.expect(1, 0)
-			if !n.asm.claim(1, 0, 0) {
+			n.asm.expect(giver, 0)
+			if !n.asm.claim(giver, 0, 0) {
 				t.Fatal("an expected block cannot be claimed")
 			}
 			sum := uint64(5)
 			_, size := blockSpan(n.Layout, 0, 0)
-			n.block(evBlock{link: &link{rank: 1}, n: size, wanted: true, outcome: n.asm.arrived(1, 0, 0, sum)})
+			n.block(evBlock{link: &link{rank: giver}, n: size, wanted: true, outcome: n.asm.arrived(giver, 0, 0, sum)})
 			n.tick(b.t.Context())
-			if n.neighbours[1].dead {
+			if n.neighbours[giver].dead {
 				t.Fatal("given up at once")
 			}
-			if !forged {
-				n.message(evMessage{link: &link{rank: 2}, kind: kindDigests, payload: appendDigests(nil, []digest{{0, exchange.Entry{Sum: sum, Reader: 2}}})})
-				if !n.ex.Reserve(0) {
-					t.Error("the piece is not asked for again")
+			if tt.from > 0 {
+				n.message(evMessage{link: &link{rank: tt.from}, kind: kindDigests, payload: appendDigests(nil, []digest{{0, exchange.Entry{Sum: sum, Reader: tt.of}}})})
+				if asked := n.ex.Reserve(0); asked != tt.cleared {
+					t.Errorf("%s says what came: the piece is asked for again: %v", tt.name, asked)
 				}
-				n.ex.Unreserve(0)
+				if tt.cleared {
+					n.ex.Unreserve(0)
+				}
 			}
 			n.now = n.now.Add(2 * heardWithin)
 			n.tick(b.t.Context())
-			if n.neighbours[1].dead != forged || !n.ex.Reserve(0) {
-				t.Errorf("forged %v: given up: %v", forged, n.neighbours[1].dead)
+			if n.neighbours[giver].dead == tt.cleared || !n.ex.Reserve(0) {
+				t.Errorf("%s says what came: given up: %v", tt.name, n.neighbours[giver].dead)
 			}
 		})
 	}

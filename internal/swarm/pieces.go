@@ -55,7 +55,7 @@ func (n *node) keep(from int, d digest) {
 		return
 	}
 	n.weighed = false
-	n.confirm(d.Piece, d.Sum)
+	n.confirm(from, d)
 }
 
 // audited says whether an audit that came out otherwise than what we know counts at once: nobody is blamed, and loses what he has, on the word
@@ -231,7 +231,7 @@ func (n *node) enter(from int, d digest) {
 	change := n.man.Add(from, d.Piece, d.Entry)
 	if change != exchange.Nothing {
 		delete(n.proved, n.objectOf(d.Piece))
-		n.confirm(d.Piece, d.Sum)
+		n.confirm(from, d)
 	}
 	switch {
 	case !known || d.Sum == old.Sum:
@@ -356,11 +356,11 @@ func (n *node) suspect(p int, s suspect) {
 	}
 }
 
-// confirm ends a suspicion where a reader says what came, if we may not read the store: the piece is asked for again.
-func (n *node) confirm(p int, sum uint64) {
-	if s, ok := n.suspects[p]; ok && s.sum == sum && n.Members[n.Self].NoAccess {
-		delete(n.suspects, p)
-		n.ex.Unreserve(p)
+// confirm ends a suspicion where another says what came, if we may not read the store: the piece is asked for again.
+func (n *node) confirm(from int, d digest) {
+	if s, ok := n.suspects[d.Piece]; ok && s.sum == d.Sum && s.rank != from && n.Members[n.Self].NoAccess {
+		delete(n.suspects, d.Piece)
+		n.ex.Unreserve(d.Piece)
 	}
 }
 
