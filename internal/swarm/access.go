@@ -116,12 +116,13 @@ func (n *node) unmet(ctx context.Context, ev evUnmet) {
 }
 
 // forsaken ends our part if we may not read the object ourselves and nobody is
-// left who could give it to us.
+// left who could give it to us, or say what of it is wrong.
 func (n *node) forsaken() {
-	if !n.Members[n.Self].blind() || n.ex.Have().Full() {
-		return
-	}
+	full := n.ex.Have().Full()
 	switch {
+	case n.unproved && (n.now.Sub(n.moved) > leaveAfter || !slices.Contains(n.readers(), true)):
+		n.fail(fmt.Errorf("what other nodes have given is not what the store has at %s, none of them has said what is, and this one may not read it itself: run the job again", n.Source))
+	case full || !n.Members[n.Self].blind():
 	case !slices.Contains(n.readers(), true) && !n.ex.Covered():
 		n.fail(fmt.Errorf("no node is left that may read %s, and this one may not: give it access, or run the job again", n.Source))
 	case n.now.Sub(n.moved) > leaveAfter:

@@ -7,7 +7,7 @@ import (
 
 // complete commits the file, or all of several, when every piece is here and proved.
 func (n *node) complete(ctx context.Context) {
-	if n.done || n.commits || n.fatal != nil || !n.ex.Have().Full() || !n.man.Settled() || len(n.doubts) > 0 || len(n.looks) > 0 {
+	if n.done || n.commits || n.fatal != nil || !n.ex.Have().Full() || !n.man.Settled() || len(n.doubts) > 0 || len(n.looks) > 0 || n.unproved {
 		return
 	}
 	for _, f := range n.fetches {

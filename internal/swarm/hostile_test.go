@@ -1017,6 +1017,79 @@ func TestLiarToOneWithoutAccess(t *testing.T) {
 	}
 }
 
+// Nor if that one has bytes that fit what it says, and gives them before anybody else gives any.
+func TestLiarThatServesItsLies(t *testing.T) {
+	const liar = 3
+	for _, term := range []uint32{0, exchange.MaxTerm} {
+		swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			b.witness = nil // nobody proves anything
+			c := b.configs[0]
+			lies := bytes.Clone(b.data)
+			var ds []digest
+			for p := range c.Layout.Count() {
+				off, size := c.Layout.Span(p)
+				lies[off] ^= 1
+				ds = append(ds, digest{p, exchange.Entry{Sum: b.object.Checksum.Algorithm.Update(0, lies[off:off+size]), Reader: liar, Term: term}})
+			}
+			b.held(1, 2) // so that nobody asks n0 for anything
+			wait := b.stranger(ctx, func(c *peer.Conn) {
+				if c.Name() != "n0" {
+					c.WriteFrame(kindLeave, nil)
+					return
+				}
+				sendDigests(c, ds...)
+				c.WriteFrame(kindHave, appendHave(nil, []piece.Range{{Hi: len(ds)}}))
+				c.WriteFrame(kindUnchoke, nil)
+			}, func(conn *peer.Conn, kind byte, payload []byte) {
+				if kind != kindRequest {
+					return
+				}
+				r, err := parseRequest(payload, c.Layout)
+				if err != nil {
+					t.Error(err)
+				}
+				for block := r.Lo; block < r.Hi; block++ {
+					off, size := blockSpan(c.Layout, r.Piece, block)
+					conn.WriteFrame(kindBlock, appendBlockHeader(nil, blockHeader{r.Piece, block}), lies[off:off+int64(size)])
+				}
+			})
+			b.share(0)
+			b.within(time.Hour)
+			b.run()
+			cancel()
+			wait()
+			b.complete(BySource, 0, 1, 2)
+			if f := b.faultsOf(0); strings.Contains(f, "n1: ") || strings.Contains(f, "n2: ") {
+				t.Errorf("term %d: n0 says: %s", term, f)
+			}
+		})
+	}
+}
+
+// One that may not read the store, and to which nobody says what of that which has come is wrong, says so in the end.
+func TestNobodySaysWhatIsWrong(t *testing.T) {
+	swarmOf(t, 3, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+		c.Members[0].NoAccess, c.Layout.Piece = true, 256*unit.KiB
+		n := newNode(c)
+		for p := range c.Layout.Count() {
+			n.learn(1, digest{p, exchange.Entry{Sum: 1, Reader: 1}})
+			n.got(p, 1, "n1")
+		}
+		for s := 0; s < 600 && n.fatal == nil; s++ {
+			n.now = n.now.Add(time.Second)
+			n.forsaken()
+			n.order()
+			n.complete(b.t.Context())
+		}
+		if n.fatal == nil || !strings.Contains(n.fatal.Error(), "is not what the store has") {
+			t.Errorf("fails for %v", n.fatal)
+		}
+	})
+}
+
 // One that may not read the store gives up who sends what nobody else says, though not before such a word could have come.
 func TestForgerToOneWithoutAccess(t *testing.T) {
 	const giver, other, reader = 1, 2, 4

@@ -61,6 +61,7 @@ type node struct {
 	words    map[int][]word  // by piece: what members have said of it besides what counts
 	weighed  bool            // whose word counts, since anything was last said
 	weighs   time.Time       // before it that is not looked at again
+	unproved bool            // NoAccess: what is here does not make what the store says, and nothing has been said since that could mend that
 	proved   map[int]bool    // by object: whether its digests, which have not changed since, make what the store says of it
 	asked    time.Time       // when giveWork was last sent
 	deaf     []int           // peers that leave too much unread

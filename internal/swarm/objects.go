@@ -65,7 +65,14 @@ func (n *node) verify() (verified string, again bool) {
 			if err == nil {
 				continue
 			}
-			if !n.outvote(i) && !n.man.Audit(n.Layout.Pieces(i)) && !n.look(n.Layout.Pieces(i)) {
+			switch r := n.Layout.Pieces(i); {
+			case n.outvote(i):
+			case n.Members[n.Self].NoAccess && n.resigned:
+				n.unproved = true
+			case n.man.Audit(r), n.look(r):
+			case n.Members[n.Self].NoAccess: // others may still say something else
+				n.unproved = true
+			default:
 				n.fail(damage(n.called(i), err))
 				return "", true
 			}

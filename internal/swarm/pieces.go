@@ -54,7 +54,7 @@ func (n *node) keep(from int, d digest) {
 	default:
 		return
 	}
-	n.weighed = false
+	n.weighed, n.unproved = false, false
 	n.confirm(from, d)
 }
 
@@ -176,6 +176,7 @@ func (n *node) swap(p int, w word) {
 	i := slices.Index(n.words[p], w)
 	n.words[p][i] = word{n.man.Said(p), e}
 	n.man.Prefer(w.from, p, w.Entry)
+	n.unproved = false
 	delete(n.proved, n.objectOf(p))
 }
 
@@ -188,6 +189,11 @@ func (n *node) prefer(p int, sum uint64) bool {
 	}
 	n.swap(p, n.words[p][i])
 	return true
+}
+
+// others says whether a member that is none of these has said this digest of a piece.
+func (n *node) others(p int, sum uint64, ranks []int) bool {
+	return slices.ContainsFunc(n.words[p], func(w word) bool { return w.Sum == sum && !slices.Contains(ranks, w.from) })
 }
 
 // withdraw has nobody's copy of a piece count but one's.
@@ -242,7 +248,7 @@ func (n *node) enter(from int, d digest) {
 	}
 	switch change {
 	case exchange.News:
-		n.weighed = false
+		n.weighed, n.unproved = false, false
 		n.ex.Known(d.Piece)
 		if n.kept(d.Piece) && from != n.Self { // another has read it, from the store or from its file; ours is there, too
 			n.got(d.Piece, d.Sum, n.Members[n.Self].Name)
@@ -317,11 +323,17 @@ func (n *node) block(ev evBlock) {
 	if ev.outcome.sum != e.Sum {
 		n.Counters.Spoiled.Add(int64(n.pieceSize(ev.piece)))
 	}
+	proved, _ := n.proof(ev.piece)
 	switch {
 	case ev.outcome.sum == e.Sum:
 		n.got(ev.piece, ev.outcome.sum, n.Members[most(ev.outcome.from)].Name)
 	case shaken: // of an old digest: no one's fault
 		n.sendCancels(n.ex.Spoiled(ev.piece))
+	case proved && n.others(ev.piece, ev.outcome.sum, givers): // they were told so, and do not know yet that it is wrong
+		for _, rank := range givers {
+			n.ex.Withdrawn(rank, ev.piece)
+		}
+		n.sendCancels(n.ex.Abandon(ev.piece))
 	case len(givers) == 1 && n.man.Sure(ev.piece) && len(n.words[ev.piece]) == 0 && givers[0] == e.Reader: // it sends other bytes than it says itself
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
