@@ -383,7 +383,7 @@ func (b *bench) tried() *node {
 	}
 	n.start(b.t.Context(), order{span: piece.Range{Lo: 9, Hi: 10}, take: map[int]bool{9: true}})
 	for p := range 2 {
-		n.suspect(p, suspect{1, 666, n.now})
+		n.suspect(p, suspect{rank: 1, sum: 666, since: n.now})
 	}
 	return n
 }
@@ -1136,6 +1136,62 @@ func TestForgerToOneWithoutAccess(t *testing.T) {
 			n.tick(b.t.Context())
 			if n.neighbours[giver].dead == tt.cleared || !n.ex.Reserve(0) {
 				t.Errorf("%s says what came: given up: %v", tt.name, n.neighbours[giver].dead)
+			}
+		})
+	}
+}
+
+// Where one has told a node without access another digest than all others of what it alone has read, who sends the true bytes is not given up: another is
+// asked, and two that give the same are right. One that forges is found out by the next, but not by the word of who said it alone.
+func TestSecondGiverDecides(t *testing.T) {
+	const first, second, reader = 1, 2, 3
+	const said, other = 666, 5
+	for _, tt := range []struct {
+		name  string
+		then  int // who is asked next
+		gives uint64
+		had   bool // then
+		dead  int  // zero: nobody
+	}{
+		{"another gives the same", second, other, true, 0},
+		{"another gives what was said", second, said, true, first},
+		{"who said it gives that", reader, said, true, 0},
+		{"another gives something else", second, 7, false, 0},
+		{"the same one gives it again", first, other, false, first},
+	} {
+		swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+			c.Members[0].NoAccess = true
+			n := newNode(c)
+			n.enter(reader, digest{0, exchange.Entry{Sum: said, Reader: reader}})
+			for rank := 1; rank < 4; rank++ {
+				n.ex.Up(rank)
+				n.announced(rank, piece.Range{Hi: 1})
+			}
+			give := func(rank int, sum uint64) {
+				n.asm.expect(rank, 0)
+				if !n.asm.claim(rank, 0, 0) {
+					t.Fatal("an expected block cannot be claimed")
+				}
+				_, size := blockSpan(n.Layout, 0, 0)
+				n.block(evBlock{link: &link{rank: rank}, n: size, wanted: true, outcome: n.asm.arrived(rank, 0, 0, sum)})
+			}
+			give(first, other)
+			if n.ex.Have().Has(0) || !n.ex.Held(0) || !n.ex.Reserve(0) {
+				t.Fatal("nobody else is asked")
+			}
+			n.ex.Unreserve(0)
+			give(tt.then, tt.gives)
+			n.now = n.now.Add(2 * heardWithin)
+			n.tick(b.t.Context())
+			for rank := 1; rank < 4; rank++ {
+				if n.neighbours[rank].dead != (rank == tt.dead) {
+					t.Errorf("%s: n%d is given up: %v", tt.name, rank, n.neighbours[rank].dead)
+				}
+			}
+			if n.ex.Have().Has(0) != tt.had {
+				t.Errorf("%s: the piece is here: %v", tt.name, n.ex.Have().Has(0))
 			}
 		})
 	}

@@ -36,9 +36,10 @@ func (n *node) learn(from int, d digest) error {
 	return nil
 }
 
-// word is what a member says of a piece.
+// word is what a member says of a piece, or gives for it, to one that may not read the store.
 type word struct {
 	from int
+	gave bool
 	exchange.Entry
 }
 
@@ -48,14 +49,23 @@ func (n *node) keep(from int, d digest) {
 	i := slices.IndexFunc(said, func(w word) bool { return w.from == from })
 	switch {
 	case i < 0:
-		n.words[d.Piece] = append(said, word{from, d.Entry})
-	case d.Term > said[i].Term:
-		said[i].Entry = d.Entry
+		n.words[d.Piece] = append(said, word{from: from, Entry: d.Entry})
+	case said[i].gave || d.Term > said[i].Term:
+		said[i] = word{from: from, Entry: d.Entry}
 	default:
 		return
 	}
 	n.weighed, n.unproved = false, false
 	n.confirm(from, d)
+}
+
+// keepGift keeps what a member has given for a piece, if it has said nothing: its bytes are its word.
+func (n *node) keepGift(p int, s suspect) {
+	if !slices.ContainsFunc(n.words[p], func(w word) bool { return w.from == s.rank }) {
+		e, _ := n.man.Entry(p)
+		n.words[p] = append(n.words[p], word{s.rank, true, exchange.Entry{Sum: s.sum, Reader: e.Reader, Term: e.Term}})
+		n.weighed = false
+	}
 }
 
 // audited says whether an audit that came out otherwise than what we know counts at once: nobody is blamed, and loses what he has, on the word
@@ -138,7 +148,7 @@ func (n *node) outvote(i int) bool {
 // last is what was said last of a piece, in terms of readings, by all but one member.
 func (n *node) last(p, but int) word {
 	e, _ := n.man.Entry(p)
-	w := word{n.man.Said(p), e}
+	w := word{from: n.man.Said(p), Entry: e}
 	for _, other := range n.words[p] {
 		if other.from != but && (w.from == but || other.Term > w.Term) {
 			w = other
@@ -174,15 +184,16 @@ func (n *node) prevail(p int, w word) {
 func (n *node) swap(p int, w word) {
 	e, _ := n.man.Entry(p)
 	i := slices.Index(n.words[p], w)
-	n.words[p][i] = word{n.man.Said(p), e}
+	n.words[p][i] = word{from: n.man.Said(p), Entry: e}
 	n.man.Prefer(w.from, p, w.Entry)
 	n.unproved = false
 	delete(n.proved, n.objectOf(p))
 }
 
-// prefer has the word count that says this digest of a piece, if we may not look ourselves, and the store does not say otherwise. It returns false if there is none.
-func (n *node) prefer(p int, sum uint64) bool {
-	i := slices.IndexFunc(n.words[p], func(w word) bool { return w.Sum == sum })
+// prefer has the word count that says this digest of a piece, or the bytes that another gave, if we may not look ourselves, and the store does not say otherwise. It
+// returns false if there is none.
+func (n *node) prefer(p int, sum uint64, givers []int) bool {
+	i := slices.IndexFunc(n.words[p], func(w word) bool { return w.Sum == sum && !(w.gave && slices.Contains(givers, w.from)) })
 	proved, _ := n.proof(p)
 	if i < 0 || proved || !n.Members[n.Self].NoAccess {
 		return false
@@ -317,8 +328,9 @@ func (n *node) block(ev evBlock) {
 	e, _ := n.man.Entry(ev.piece)
 	shaken := n.shaken[ev.piece]
 	delete(n.shaken, ev.piece)
-	if ev.outcome.sum != e.Sum && !shaken && n.prefer(ev.piece, ev.outcome.sum) {
+	if ev.outcome.sum != e.Sum && !shaken && n.prefer(ev.piece, ev.outcome.sum, givers) {
 		e, _ = n.man.Entry(ev.piece)
+		n.clear(ev.piece, ev.outcome.sum)
 	}
 	if ev.outcome.sum != e.Sum {
 		n.Counters.Spoiled.Add(int64(n.pieceSize(ev.piece)))
@@ -327,6 +339,9 @@ func (n *node) block(ev evBlock) {
 	switch {
 	case ev.outcome.sum == e.Sum:
 		n.got(ev.piece, ev.outcome.sum, n.Members[most(ev.outcome.from)].Name)
+		if len(givers) == 1 && givers[0] == n.man.Said(ev.piece) { // word against word
+			delete(n.suspects, ev.piece)
+		}
 	case shaken: // of an old digest: no one's fault
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 	case proved && n.others(ev.piece, ev.outcome.sum, givers): // they were told so, and do not know yet that it is wrong
@@ -338,7 +353,7 @@ func (n *node) block(ev evBlock) {
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
 	case len(givers) == 1: // it lies, or who said that this is the digest: the store knows, or others
-		n.suspect(ev.piece, suspect{givers[0], ev.outcome.sum, n.now})
+		n.suspect(ev.piece, suspect{rank: givers[0], sum: ev.outcome.sum, since: n.now})
 	default: // nobody knows who of several: next time it comes from one
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.fault(n.nameAll(givers), fmt.Sprintf("one of them sent wrong bytes for piece %d", ev.piece))
@@ -350,15 +365,26 @@ type suspect struct {
 	rank  int
 	sum   uint64
 	since time.Time
+	asked bool // NoAccess: others, for the same piece
 }
 
 // heardWithin is how long one that may not read the store waits for another word of a piece that came otherwise than it was told: who has
 // the piece has heard that already, and so should we.
 const heardWithin = 2 * time.Second
 
-// suspect takes a piece out of the exchange, and has it read from the store, if we may.
+// suspect takes a piece out of the exchange, and has it read from the store, if we may; else it is asked of others, if any have it.
 func (n *node) suspect(p int, s suspect) {
 	n.sendCancels(n.ex.Abandon(p))
+	if n.Members[n.Self].NoAccess {
+		n.keepGift(p, s)
+		again := n.suspects[p].asked && n.suspects[p].rank == s.rank
+		if n.ex.Withdrawn(s.rank, p); n.ex.Held(p) && !again {
+			s.asked = true
+			n.suspects[p] = s
+			return
+		}
+		n.ex.Announced(s.rank, piece.Range{Lo: p, Hi: p + 1})
+	}
 	if !n.ex.Reserve(p) { // it is being read
 		return
 	}
@@ -370,22 +396,32 @@ func (n *node) suspect(p int, s suspect) {
 
 // confirm ends a suspicion where another says what came, if we may not read the store: the piece is asked for again.
 func (n *node) confirm(from int, d digest) {
-	if s, ok := n.suspects[d.Piece]; ok && s.sum == d.Sum && s.rank != from && n.Members[n.Self].NoAccess {
-		delete(n.suspects, d.Piece)
-		n.ex.Unreserve(d.Piece)
+	if n.Members[n.Self].NoAccess && n.suspects[d.Piece].rank != from {
+		n.clear(d.Piece, d.Sum)
 	}
 }
 
-// convict expels those whose bytes nobody has told us of for long enough, if we may not read the store. What one has said of another is no reason to: then the
-// piece is asked for again.
+// clear ends the suspicion of who has sent a piece of this digest.
+func (n *node) clear(p int, sum uint64) {
+	if s, ok := n.suspects[p]; ok && s.sum == sum {
+		delete(n.suspects, p)
+		n.ex.Unreserve(p)
+		n.ex.Announced(s.rank, piece.Range{Lo: p, Hi: p + 1})
+	}
+}
+
+// convict expels those whose bytes nobody has told us of for long enough, if we may not read the store, and nobody else gives, if others have the piece. What one has
+// said of another is no reason to: then the piece is asked for again.
 func (n *node) convict() {
 	for p, s := range n.suspects {
-		if n.Members[n.Self].NoAccess && n.now.Sub(s.since) > heardWithin {
-			delete(n.suspects, p)
-			n.ex.Unreserve(p)
-			if n.man.Firsthand(p) || len(n.words[p]) > 0 {
-				n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
-			}
+		here := n.ex.Have().Has(p)
+		if !n.Members[n.Self].NoAccess || n.now.Sub(s.since) <= heardWithin || s.asked && !here && n.ex.Held(p) {
+			continue
+		}
+		delete(n.suspects, p)
+		n.ex.Unreserve(p)
+		if here || n.man.Firsthand(p) || slices.ContainsFunc(n.words[p], func(w word) bool { return !w.gave }) {
+			n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
 		}
 	}
 }
