@@ -254,3 +254,11 @@ func BenchmarkCombine(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkDigest(b *testing.B) {
+	l := Layout{Size: unit.TiB, Piece: 16 * unit.MiB}
+	sums := make([]uint64, l.Count())
+	for b.Loop() {
+		l.Digest(CRC64NVME, sums)
+	}
+}
