@@ -236,12 +236,11 @@ func (m *Manifest) Audits(self int, living []bool) (pieces []int) {
 	if m.due == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(m.Due(), func(i int) bool { return m.Auditor(i, living) != self })
+	return slices.DeleteFunc(m.Due(), func(i int) bool { return Auditor(m.entries[i].Reader, living) != self })
 }
 
-// Auditor is the node that is to read piece i, which was read before, if it is due for audit.
-func (m *Manifest) Auditor(i int, living []bool) int {
-	reader := m.entries[i].Reader
+// Auditor is the node that is to read again what reader has read, if that is due for audit.
+func Auditor(reader int, living []bool) int {
 	for k := 1; k < len(living); k++ {
 		if a := (reader + k) % len(living); living[a] {
 			return a

@@ -1196,3 +1196,136 @@ func TestSecondGiverDecides(t *testing.T) {
 		})
 	}
 }
+
+// Who has given one without access what the store has is not given up for it once the store's checksum says so, and is asked again.
+func TestGiverWhomTheStoreProves(t *testing.T) {
+	const giver, other, liar = 1, 2, 3
+	for _, holders := range [][]int{{giver}, {giver, other}} { // the last is asked for it then
+		swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+			c.Members[0].NoAccess, c.Layout.Piece = true, 256*unit.KiB
+			n := newNode(c)
+			right := make([]uint64, c.Layout.Count())
+			for p := range right {
+				off, size := c.Layout.Span(p)
+				right[p] = n.algorithm(p).Update(0, b.data[off:off+size])
+				if p > 0 {
+					n.learn(other, digest{p, exchange.Entry{Sum: right[p], Reader: other}})
+				}
+			}
+			n.learn(liar, digest{0, exchange.Entry{Sum: 666, Reader: liar}})
+			for _, rank := range holders {
+				n.ex.Up(rank)
+				n.announced(rank, piece.Range{Hi: 1})
+			}
+			give := func(rank int) {
+				n.asm.expect(rank, 0)
+				if !n.asm.claim(rank, 0, 0) {
+					t.Fatal("an expected block cannot be claimed")
+				}
+				_, size := blockSpan(n.Layout, 0, 0)
+				n.block(evBlock{link: &link{rank: rank}, n: size, wanted: true, outcome: n.asm.arrived(rank, 0, 0, right[0])})
+			}
+			give(giver)
+			n.weigh()
+			if e, _ := n.man.Entry(0); e.Sum != right[0] || !n.ex.Reserve(0) {
+				t.Fatalf("held by %v: what it gave does not count, or is not asked for again", holders)
+			}
+			n.ex.Unreserve(0)
+			give(holders[len(holders)-1])
+			n.now = n.now.Add(2 * heardWithin)
+			n.tick(b.t.Context())
+			if !n.ex.Have().Has(0) || n.neighbours[giver].dead || n.neighbours[other].dead {
+				t.Errorf("held by %v: the piece is here: %v; says %v", holders, n.ex.Have().Has(0), n.faults)
+			}
+		})
+	}
+}
+
+// Where the store has no checksum, and two readers differ, either of whom some heard first, who is to read after either is believed, and nobody else.
+func TestAuditorAfterEither(t *testing.T) {
+	const first, second, right = 1, 2, 5
+	for _, tt := range []struct {
+		from int
+		want uint64
+	}{
+		{second, right}, // after the first
+		{3, right},      // after the second
+		{4, 666},
+	} {
+		swarmOf(t, 5, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Object.Checksum = piece.Checksum{}
+			c.Log = slog.New(slog.DiscardHandler)
+			n := newNode(c)
+			n.learn(first, digest{0, exchange.Entry{Sum: 666, Reader: first}})
+			n.learn(second, digest{0, exchange.Entry{Sum: right, Reader: second}})
+			n.learn(tt.from, digest{0, exchange.Entry{Sum: right, Reader: tt.from, Term: exchange.MaxTerm}})
+			if e, _ := n.man.Entry(0); e.Sum != tt.want {
+				t.Errorf("n%d has read it again: %d counts, want %d", tt.from, e.Sum, tt.want)
+			}
+		})
+	}
+}
+
+// Who is dead has nothing, whatever becomes of the suspicion that it sent wrong bytes.
+func TestSuspectDies(t *testing.T) {
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+		c.Members[0].NoAccess = true
+		n := newNode(c)
+		n.ex.Up(1)
+		n.announced(1, piece.Range{Hi: 1})
+		n.learn(3, digest{0, exchange.Entry{Sum: 666, Reader: 3}})
+		n.suspect(0, suspect{rank: 1, sum: 5, since: n.now})
+		n.dead(1, nil)
+		n.learn(2, digest{0, exchange.Entry{Sum: 5, Reader: 2}})
+		if n.ex.Held(0) {
+			t.Error("what it had still counts")
+		}
+	})
+}
+
+// What came otherwise than it was said is asked of one other, not of several: blocks of the one that lies, among those of others, would make its
+// word look right, and who gave the piece first look like the liar.
+func TestSecondGiverIsOne(t *testing.T) {
+	const first, reader = 1, 3
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+		c.Members[0].NoAccess, c.Layout.Piece = true, unit.MiB
+		n := newNode(c)
+		n.learn(reader, digest{0, exchange.Entry{Sum: 666, Reader: reader}})
+		for rank := 1; rank < 4; rank++ {
+			n.ex.Up(rank)
+			n.ex.Choked(rank, false)
+		}
+		n.announced(first, piece.Range{Hi: 1})
+		n.ex.Asks(n.now)
+		var whole outcome
+		for block := range c.Layout.Blocks(0) {
+			n.asm.expect(first, 0)
+			if !n.asm.claim(first, 0, block) {
+				t.Fatal("an expected block cannot be claimed")
+			}
+			_, size := blockSpan(n.Layout, 0, block)
+			whole = n.asm.arrived(first, 0, block, 5)
+			n.block(evBlock{link: &link{rank: first}, n: size, block: block, wanted: true, outcome: whole})
+			n.announced(2, piece.Range{Hi: 1})
+			n.announced(reader, piece.Range{Hi: 1})
+		}
+		if _, doubted := n.suspects[0]; !doubted || !whole.whole {
+			t.Fatal("what came is taken for right")
+		}
+		asked := map[int]bool{}
+		asks, _ := n.ex.Asks(n.now)
+		for _, a := range asks {
+			asked[a.Peer] = true
+		}
+		if len(asked) != 1 || asked[first] {
+			t.Errorf("asked of %v", asked)
+		}
+	})
+}

@@ -81,7 +81,7 @@ func (n *node) audited(from int, d digest) bool {
 	switch {
 	case proved:
 	case asked && !hearsay:
-		return !n.provable(d.Piece) && n.man.Auditor(d.Piece, n.readers()) == from
+		return !n.provable(d.Piece) && n.audits(d.Piece, from)
 	case n.Members[n.Self].NoAccess:
 	default:
 		if hearsay && n.man.Firsthand(d.Piece) {
@@ -90,6 +90,16 @@ func (n *node) audited(from int, d digest) bool {
 		n.looks[d.Piece] = true
 	}
 	return false
+}
+
+// audits says whether a member is to read a piece again that is due for audit, because readers have said different things of it: after which of them
+// it comes depends on whom it has heard first.
+func (n *node) audits(p, rank int) bool {
+	living := n.readers()
+	e, _ := n.man.Entry(p)
+	return exchange.Auditor(e.Reader, living) == rank || slices.ContainsFunc(n.words[p], func(w word) bool {
+		return w.from == w.Reader && !w.gave && w.Term == 0 && exchange.Auditor(w.Reader, living) == rank
+	})
 }
 
 // weighEvery is how long it is not looked at whose word counts after that has come to nothing: it takes a while, and one that lies could have it looked at for each piece.
@@ -175,6 +185,7 @@ func (n *node) prevail(p int, w word) {
 	}
 	n.swap(p, w)
 	n.replaced(p)
+	n.confirm(nobody, digest{p, w.Entry})
 	if w.from == n.Self && !n.ex.Have().Has(p) { // we have read it, and it did not count
 		n.stranded = append(n.stranded, p)
 	}
@@ -374,17 +385,18 @@ const heardWithin = 2 * time.Second
 
 // suspect takes a piece out of the exchange, and has it read from the store, if we may; else it is asked of others, if any have it.
 func (n *node) suspect(p int, s suspect) {
-	n.sendCancels(n.ex.Abandon(p))
 	if n.Members[n.Self].NoAccess {
 		n.keepGift(p, s)
 		again := n.suspects[p].asked && n.suspects[p].rank == s.rank
 		if n.ex.Withdrawn(s.rank, p); n.ex.Held(p) && !again {
+			n.sendCancels(n.ex.Spoiled(p)) // blocks of several would tell of nobody
 			s.asked = true
 			n.suspects[p] = s
 			return
 		}
-		n.ex.Announced(s.rank, piece.Range{Lo: p, Hi: p + 1})
+		n.reinstate(s.rank, p)
 	}
+	n.sendCancels(n.ex.Abandon(p))
 	if !n.ex.Reserve(p) { // it is being read
 		return
 	}
@@ -406,7 +418,14 @@ func (n *node) clear(p int, sum uint64) {
 	if s, ok := n.suspects[p]; ok && s.sum == sum {
 		delete(n.suspects, p)
 		n.ex.Unreserve(p)
-		n.ex.Announced(s.rank, piece.Range{Lo: p, Hi: p + 1})
+		n.reinstate(s.rank, p)
+	}
+}
+
+// reinstate has a member's copy of a piece count again, if the member lives.
+func (n *node) reinstate(rank, p int) {
+	if !n.neighbours[rank].dead {
+		n.ex.Announced(rank, piece.Range{Lo: p, Hi: p + 1})
 	}
 }
 
