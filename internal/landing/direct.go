@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// direct is a file whose reading and writing does not tell Go's runtime where it waits for no disk (direct_linux.go).
+// direct is a file whose reading and writing does not tell Go's runtime if it lies in memory (direct_linux.go).
 type direct struct {
 	*os.File
 	raw    syscall.RawConn
