@@ -248,7 +248,7 @@ func swarmOf(t *testing.T, n int, size unit.Bytes, a string, f func(b *bench), o
 				Layout: piece.Layout{Size: size, Piece: piece.DefaultSize(size, b.object.Checksum.Part)},
 				Store:  b.store, File: d, Access: b.witness, Commit: func() error { return nil }, Network: port,
 				Receive: peer.NewPool(16), Send: peer.NewPool(16),
-				Recorder: NewRecorder(&b.record[i], "job", nodeName(i), time.Now()),
+				Recorder: NewRecorder(&b.record[i], "job", nodeName(i), time.Now()), Counters: new(Counters),
 			})
 		}
 		f(b)

@@ -268,7 +268,7 @@ func (n *node) inDoubt(pieces map[int]bool) bool {
 
 // resign has us wait no more for others to read again what is in doubt, where all is here and we may not read it ourselves: if nobody does.
 func (n *node) resign() {
-	if n.resigned || n.man.Settled() || !n.ex.Have().Full() || n.now.Sub(n.moved) <= auditAfter && n.now.Sub(n.full) <= leaveAfter {
+	if n.resigned || n.man.Settled() || !n.ex.Have().Full() || n.now.Sub(n.moved) <= auditAfter && n.now.Sub(n.full) <= leaveAfter/2 {
 		return
 	}
 	n.resigned = true
