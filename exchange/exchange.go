@@ -234,7 +234,7 @@ func (s *State) Announced(rank int, r piece.Range) (news bool) {
 		p.dry, p.gained = false, s.now
 		s.stirred = s.stirred || p.has.Full() || !p.partner && !p.choked
 	}
-	return news && !p.hoards
+	return news && (!p.hoards || s.have.Full()) // nothing can be kept from who has all
 }
 
 // Possesses is how many pieces a peer says that it has; none, if it hoards.

@@ -133,31 +133,38 @@ func TestHoarderConnectsAgain(t *testing.T) {
 	}
 }
 
+// hoarding is a site in which node 1 says that it has what other sites have, and has given none of it for so long that it does not count.
+func hoarding(t *testing.T, chokes bool) *State {
+	t.Helper()
+	s := alone(0)
+	s.Choked(1, chokes)
+	s.Announced(1, piece.Range{Lo: 0, Hi: 2})
+	s.Announced(2, piece.Range{Lo: 0, Hi: 2})
+	for d := time.Duration(0); d < HoardAfter+3*time.Second; d += 100 * time.Millisecond {
+		if d%time.Second == 0 {
+			s.Discarded(1, 9, 0, at(d))
+		}
+		ask, _ := s.Asks(at(d))
+		for _, a := range ask {
+			for b := a.Lo; b < a.Hi && a.Peer == 2; b++ {
+				s.Block(2, a.Piece, b, at(d))
+			}
+			if w := s.want(a.Piece); w != nil && w.left == 0 {
+				s.Got(a.Piece)
+			}
+		}
+		if _, _, hoards := s.Hoards(1, at(d)); hoards {
+			t.Fatalf("chokes %v: given up after %v, and others have what it has", chokes, d)
+		}
+	}
+	return s
+}
+
 // A mate that says that it has what other sites have, and gives none of it, does not keep its site from importing that, whatever else it sends; when it gives something it
 // counts again.
 func TestMateThatHoardsDoesNotCount(t *testing.T) {
 	for _, chokes := range []bool{true, false} {
-		s := alone(0)
-		s.Choked(1, chokes)
-		s.Announced(1, piece.Range{Lo: 0, Hi: 2})
-		s.Announced(2, piece.Range{Lo: 0, Hi: 2})
-		for d := time.Duration(0); d < HoardAfter+3*time.Second; d += 100 * time.Millisecond {
-			if d%time.Second == 0 {
-				s.Discarded(1, 9, 0, at(d))
-			}
-			ask, _ := s.Asks(at(d))
-			for _, a := range ask {
-				for b := a.Lo; b < a.Hi && a.Peer == 2; b++ {
-					s.Block(2, a.Piece, b, at(d))
-				}
-				if w := s.want(a.Piece); w != nil && w.left == 0 {
-					s.Got(a.Piece)
-				}
-			}
-			if _, _, hoards := s.Hoards(1, at(d)); hoards {
-				t.Fatalf("chokes %v: given up after %v, and others have what it has", chokes, d)
-			}
-		}
+		s := hoarding(t, chokes)
 		if got := s.Have().Count(); got != 2 {
 			t.Errorf("chokes %v: %d of 2 pieces are imported", chokes, got)
 		}
@@ -173,5 +180,16 @@ func TestMateThatHoardsDoesNotCount(t *testing.T) {
 		if s.foreign(2) || !s.Announced(1, piece.Range{Lo: 3, Hi: 4}) || s.Possesses(1) != 4 {
 			t.Errorf("chokes %v: it gives, and does not count", chokes)
 		}
+	}
+}
+
+// From one that has all nothing can be kept: then who was taken for a hoarder gets on by what it says, as anybody does.
+func TestHoarderBesideOneThatHasAll(t *testing.T) {
+	s := hoarding(t, true)
+	for p := range s.Layout.Count() {
+		s.Got(p)
+	}
+	if !s.Announced(1, piece.Range{Lo: 2, Hi: 3}) {
+		t.Error("what it says does not count")
 	}
 }
