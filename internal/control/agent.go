@@ -291,6 +291,7 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 			b.Running++
 		}
 	}
+	m.noteIdle()
 	m.mu.Unlock()
 	if last && len(b.Jobs) == 0 {
 		return

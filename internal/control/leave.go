@@ -59,6 +59,7 @@ func (m *member) close(why error) {
 			p.cancel, p.status = func(error) {}, NodeStatus{Name: m.name, State: Failed, Error: why.Error()}
 		}
 	}
+	m.noteIdle()
 }
 
 func (h *Hub) isLeaving() bool {

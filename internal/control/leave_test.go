@@ -90,3 +90,25 @@ func TestLeaveOfACancelledJob(t *testing.T) {
 		t.Error("the node waits for a job that was cancelled")
 	}
 }
+
+// TestLeaveOfOneThatIsRemoved ends with the node.
+func TestLeaveOfOneThatIsRemoved(t *testing.T) {
+	c, n1, _, _, answer := preparing(t)
+	defer answer()
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		n1.agent.Leave(testContext(t))
+	}()
+	if err := c.RemoveNode(testContext(t), "n1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := n1.wait(); err == nil {
+		t.Error("the agent of a removed node ends without a word")
+	}
+	select {
+	case <-left:
+	case <-time.After(20 * time.Second):
+		t.Error("the node waits for a job that it cannot take part in any more")
+	}
+}
