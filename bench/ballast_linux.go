@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/freshet/freshet/unit"
 )
@@ -55,6 +58,10 @@ func NewBallast(size unit.Bytes) (b *Ballast, err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.wg.Go(func() {
+		runtime.LockOSThread() // for good: it ends with the goroutine, since no other should have its priority
+		if b.err = first(); b.err != nil {
+			return
+		}
 		tick := time.NewTicker(ballastEvery)
 		defer tick.Stop()
 		for b.err == nil {
@@ -67,6 +74,15 @@ func NewBallast(size unit.Bytes) (b *Ballast, err error) {
 		}
 	})
 	return b, nil
+}
+
+// first has this thread run before all others. The agents of 32 nodes take 6 GiB for their files in the first second, on two processors, and who is to
+// set as much free beside them must not wait for its turn.
+func first() error {
+	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20); err != nil {
+		return fmt.Errorf("ballast: priority -20: %w", err)
+	}
+	return nil
 }
 
 // ease makes the file smaller by what is in use too much.
