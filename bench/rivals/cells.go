@@ -22,6 +22,7 @@ type kind struct {
 	files int
 	slow  bool    // one node's link has a quarter of the rate
 	sites bool    // half of the nodes are behind a link of half the rate of a node's
+	large float64 // factor on the size; 0: none
 	fast  float64 // factor on the links' rates, and half of it on the size; 0: none
 }
 
@@ -35,6 +36,9 @@ var kinds = []kind{
 	{name: "slow", title: "one slow node", store: 0.25, files: 1, slow: true},
 	{name: "sites", title: "two sites", store: 0.25, files: 1, sites: true},
 	{name: "shards", title: "32 files", store: 0.25, files: 32},
+	{name: "large-narrow", title: "the store narrow, twice the object", store: 0.06, files: 1, large: 2},
+	{name: "large", title: "the store medium, twice the object", store: 0.25, files: 1, large: 2},
+	{name: "large-wide", title: "the store wide, twice the object", files: 1, large: 2},
 	{name: "fast", title: "links four times as fast", store: 0.25, files: 1, fast: 4},
 }
 
@@ -75,6 +79,9 @@ type scale struct {
 func (s scale) params(k kind) bench.Params {
 	n := cmp.Or(k.nodes, s.nodes)
 	rate, size := float64(s.rate)/float64(n), float64(s.size)/float64(min(n, s.nodes))
+	if k.large > 0 {
+		size *= k.large
+	}
 	if k.fast > 0 {
 		rate, size = rate*k.fast, size*k.fast/2
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // TestCells: what all links carry and what all nodes get is the same in all
-// cells but the fast one, and each seed begins with another system.
+// cells but the fast and the large ones, and each seed begins with another system.
 func TestCells(t *testing.T) {
 	s := scale{nodes: 16, rate: 800 * unit.Mbit, size: 3 * unit.GiB}
 	for _, k := range kinds {
@@ -31,6 +31,9 @@ func TestCells(t *testing.T) {
 		rate, size := 800., 3.*1024
 		if k.fast > 0 {
 			rate, size = 800*k.fast, 3*1024*k.fast/2
+		}
+		if k.large > 0 {
+			size *= k.large
 		}
 		if n > 16 { // the object is no smaller
 			size *= n / 16
