@@ -17,15 +17,15 @@ func ParseTransfers(text []byte, g *topo.Graph) ([]Transfer, error) {
 	doc := form.Parse(text)
 	o := doc.Root().Object("transfers")
 	var ts []Transfer
-	known := map[string]bool{}
+	known := map[string]int{} // the line of the transfer of that name
 	for _, v := range o.Need("transfers").List() {
 		f := v.Object("name", "size", "sources", "destinations", "weight", "priority")
 		name := f.Need("name")
 		t := Transfer{Name: name.Name(), Weight: 1}
-		if known[t.Name] {
-			name.Fail("there is a transfer %s already", t.Name)
+		if line := known[t.Name]; line > 0 {
+			name.Fail("there is a transfer %s already, in line %d", t.Name, line)
 		}
-		known[t.Name] = true
+		known[t.Name] = name.Line()
 		t.Size = float64(f.Get("size").Bytes())
 		from := f.Need("sources")
 		t.Sources = hosts(from, g)
@@ -60,9 +60,19 @@ func hosts(list form.Value, g *topo.Graph) (places []int) {
 		case !ok:
 			v.Fail("there is no host %q in the topology", name)
 		case p >= g.Hosts():
-			v.Fail("%s is a switch; data is on hosts", name)
+			v.Fail("%s is a switch; data is on hosts%s", name, such(g, p))
 		}
 		places = append(places, p)
 	}
 	return places
+}
+
+// such names a host of a switch, if it has one.
+func such(g *topo.Graph, p int) string {
+	for _, c := range g.Out(p) {
+		if h := g.To(c); h < g.Hosts() {
+			return ", such as " + g.Name(h)
+		}
+	}
+	return ""
 }

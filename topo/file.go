@@ -53,20 +53,24 @@ func Parse(text []byte) (*Network, error) {
 	}
 	if doc.Err() == nil {
 		if p := n.check(); p != nil {
-			var v form.Value
-			switch p.list {
-			case "hosts":
-				v = field(hosts[p.index], hostFields, p.field)
-			case "switches":
-				if v = switches[p.index]; v.IsObject() {
-					v = field(v, switchFields, p.field)
+			value := func(p *problem) form.Value {
+				switch p.list {
+				case "hosts":
+					return field(hosts[p.index], hostFields, p.field)
+				case "switches":
+					if v := switches[p.index]; !v.IsObject() {
+						return v
+					}
+					return field(switches[p.index], switchFields, p.field)
+				case "links":
+					return field(links[p.index], linkFields, p.field)
 				}
-			case "links":
-				v = field(links[p.index], linkFields, p.field)
-			case "routes":
-				v = field(routes[p.index], routeFields, p.field)
+				return field(routes[p.index], routeFields, p.field)
 			}
-			v.Fail("%s", p.text)
+			if p.other != nil {
+				p.text += fmt.Sprintf(", in line %d", value(p.other).Line())
+			}
+			value(p).Fail("%s", p.text)
 		}
 	}
 	if err := doc.Err(); err != nil {

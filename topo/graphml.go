@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,7 +66,7 @@ func parseGraphML(text []byte, z Zoo) (*Network, error) {
 			return nil, err
 		}
 	}
-	if !g.seen {
+	if g.line == 0 {
 		return nil, errors.New("line 1: there is no graph in the file")
 	}
 	return g.network(z)
@@ -76,7 +77,7 @@ type graphML struct {
 	dec      *xml.Decoder
 	keys     map[string]string // by id: the attribute's name
 	inside   []string          // the elements around
-	seen     bool              // the graph
+	line     int               // of the graph; 0: none has been seen
 	directed bool
 	nodes    []zooNode
 	byID     map[string]int
@@ -172,10 +173,10 @@ func (g *graphML) begin(t xml.StartElement) error {
 		}
 		g.keys[id] = name
 	case "graph":
-		if g.seen {
-			return g.wrong("graph: there is another before it")
+		if g.line > 0 {
+			return g.wrong("graph: there is another before it, in line %d", g.line)
 		}
-		g.seen = true
+		g.line, _ = g.dec.InputPos()
 		way, err := attr("edgedefault")
 		g.directed = err == nil && way == "directed"
 	case "node":
@@ -242,13 +243,21 @@ func (g *graphML) attribute(of, name, text string) error {
 
 func (g *graphML) network(z Zoo) (*Network, error) {
 	if len(g.nodes) == 0 {
-		return nil, errors.New("the graph has no nodes")
+		return nil, fmt.Errorf("line %d: graph: there are no nodes", g.line)
 	}
 	if len(g.nodes) > maxHosts {
-		return nil, fmt.Errorf("%d nodes; at most %d are read", len(g.nodes), maxHosts)
+		return nil, fmt.Errorf("line %d: graph: %d nodes; at most %d are read", g.line, len(g.nodes), maxHosts)
 	}
 	if z.Hosts < 0 || z.Hosts > maxHosts {
 		return nil, fmt.Errorf("%d hosts: want 0 to %d", z.Hosts, maxHosts)
+	}
+	for _, r := range slices.Concat(z.Access.Rate, z.Access.Back, []unit.Bandwidth{z.Rate}) {
+		if !(r >= 0 && r <= mostRate) {
+			return nil, fmt.Errorf("rate %s of links that the file does not say: want 0 to 1000000 Tbit", r.Bits())
+		}
+	}
+	if d := z.Access.Delay; d < 0 || d > mostDelay {
+		return nil, fmt.Errorf("delay %v of hosts' links: want 0 to an hour", d)
 	}
 	if z.Rate == 0 {
 		z.Rate = 10 * unit.Gbit
@@ -321,6 +330,9 @@ func (g *graphML) network(z Zoo) (*Network, error) {
 		}
 		if l.A != n.Switches[a].Name || !g.directed {
 			l.Back += e.rate
+		}
+		if l.Rate > mostRate || l.Back > mostRate {
+			return nil, fmt.Errorf("line %d: edge: LinkSpeedRaw: all edges from %s to %s have more than 1000000 Tbit together", e.line, short(e.source), short(e.dest))
 		}
 	}
 	if p := n.check(); p != nil {

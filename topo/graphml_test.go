@@ -77,11 +77,12 @@ func TestBadGraphMLIsRefused(t *testing.T) {
 		{`<node id="2">`, `<node id="1">`, `line 14: node: the id "1" is used twice`},
 		{`2500000000`, `fast`, `line 17: edge: LinkSpeedRaw: "fast": want a number from 0 to 1e+18`},
 		{`2500000000`, `-1`, `line 17: edge: LinkSpeedRaw: "-1": want a number`},
+		{`2500000000`, `1e18`, `line 17: edge: LinkSpeedRaw: all edges from "1" to "0" have more than 1000000 Tbit together`},
 		{`51.50853`, `151.5`, `line 13: node: Latitude: "151.5": want a number from -90 to 90`},
 		{`51.50853`, `NaN`, `line 13: node: Latitude: "NaN": want a number from -90 to 90`},
 		{`<data key="d5">0`, `<data key="d9">0`, `line 14: node: data: there is no key "d9"`},
 		{`<edge source="3" target="3" />`, `<hyperedge/>`, `line 19: hyperedge is not read`},
-		{`<edge source="3" target="3" />`, `</graph><graph>`, `line 19: graph: there is another`},
+		{`<edge source="3" target="3" />`, `</graph><graph>`, `line 19: graph: there is another before it, in line 10`},
 		{`<edge source="3" target="3" />`, strings.Repeat("<x>", 40), `line 19: "x": more than 32 elements one in another`},
 		{`</graph>`, ``, `line 22: no XML: element <graph> closed by </graphml>`},
 		{"</graphml>\n", ``, `no XML: unexpected EOF`},
@@ -89,7 +90,7 @@ func TestBadGraphMLIsRefused(t *testing.T) {
 		{`<graph `, `<graph x="&y;" `, `line 10: no XML: invalid character entity &y;`},
 		{zooExample, ``, `line 1: there is no graph`},
 		{zooExample, `<html></html>`, `line 1: want graphml, not "html"`},
-		{zooExample, `<graphml><graph/></graphml>`, `the graph has no nodes`},
+		{zooExample, `<graphml><graph/></graphml>`, `line 1: graph: there are no nodes`},
 		{zooExample, strings.Repeat("\x00\xff garbage", 1000), `line 1: no XML: illegal character code`},
 		{zooExample, strings.Repeat(" ", maxGraphML+1), `bytes of GraphML; at most`},
 	} {
@@ -99,8 +100,18 @@ func TestBadGraphMLIsRefused(t *testing.T) {
 			t.Errorf("%.60q for %.60q:\n\tgot  %v\n\twant %s", c.new, c.old, err, c.want)
 		}
 	}
-	if _, err := ParseGraphML([]byte(zooExample), Zoo{Hosts: -1}); err == nil || !strings.Contains(err.Error(), "-1 hosts") {
-		t.Error(err)
+	for _, c := range []struct {
+		zoo  Zoo
+		want string
+	}{
+		{Zoo{Hosts: -1}, "-1 hosts"},
+		{Zoo{Rate: 2 * mostRate}, "links that the file does not say: want 0 to 1000000 Tbit"},
+		{Zoo{Access: Access{Rate: []unit.Bandwidth{2 * mostRate}}}, "links that the file does not say: want 0 to 1000000 Tbit"},
+		{Zoo{Access: Access{Delay: -1}}, "delay -1ns of hosts' links"},
+	} {
+		if _, err := ParseGraphML([]byte(zooExample), c.zoo); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
 	}
 	var b strings.Builder
 	b.WriteString("<graphml><graph>")
@@ -108,7 +119,7 @@ func TestBadGraphMLIsRefused(t *testing.T) {
 		fmt.Fprintf(&b, `<node id="%d"/>`, i)
 	}
 	b.WriteString("</graph></graphml>")
-	if _, err := ParseGraphML([]byte(b.String()), Zoo{}); err == nil || !strings.Contains(err.Error(), "200001 nodes; at most 200000 are read") {
+	if _, err := ParseGraphML([]byte(b.String()), Zoo{}); err == nil || !strings.Contains(err.Error(), "line 1: graph: 200001 nodes; at most 200000 are read") {
 		t.Error(err)
 	}
 }

@@ -99,12 +99,16 @@ type problem struct {
 	index int
 	field string // empty: the element as such
 	text  string
+	other *problem // the element that came first, where two are one too many
 }
 
 func (p *problem) Error() string {
 	where := fmt.Sprintf("%s[%d]", p.list, p.index)
 	if p.field != "" {
 		where += "." + p.field
+	}
+	if p.other != nil {
+		return fmt.Sprintf("%s: %s, %s[%d]", where, p.text, p.other.list, p.other.index)
 	}
 	return where + ": " + p.text
 }
@@ -125,27 +129,32 @@ func (n *Network) Validate() error {
 
 func (n *Network) check() *problem {
 	names, number := n.places()
+	element := func(i int) *problem {
+		if i < len(n.Hosts) {
+			return &problem{list: "hosts", index: i}
+		}
+		return &problem{list: "switches", index: i - len(n.Hosts)}
+	}
 	for i, name := range names {
-		list, at := "hosts", i
-		if i >= len(n.Hosts) {
-			list, at = "switches", i-len(n.Hosts)
+		first := int(number[name])
+		if name != "" && first == i {
+			continue
 		}
-		if name == "" {
-			return &problem{list, at, "", "it has no name"}
+		p := element(i)
+		if p.text = "it has no name"; name != "" {
+			p.field, p.text, p.other = "name", fmt.Sprintf("the name %s is taken already", name), element(first)
 		}
-		if int(number[name]) != i {
-			return &problem{list, at, "name", fmt.Sprintf("the name %s is used twice", name)}
-		}
+		return p
 	}
 	for i, s := range n.Switches {
 		if at := s.At; at != nil && !(at.Lon >= -360 && at.Lon <= 360 && at.Lat >= -90 && at.Lat <= 90) {
-			return &problem{"switches", i, "", fmt.Sprintf("%v is no place on earth", *at)}
+			return &problem{list: "switches", index: i, field: "at", text: fmt.Sprintf("[%g, %g] is no place on earth: want [longitude, latitude] in degrees", at.Lon, at.Lat)}
 		}
 	}
-	joined := make(map[[2]int32]bool, len(n.Links))
+	joined := make(map[[2]int32]int, len(n.Links)) // which link joins them, from 1
 	for i, l := range n.Links {
 		bad := func(field, format string, args ...any) *problem {
-			return &problem{"links", i, field, fmt.Sprintf(format, args...)}
+			return &problem{list: "links", index: i, field: field, text: fmt.Sprintf(format, args...)}
 		}
 		a, okA := number[l.A]
 		b, okB := number[l.B]
@@ -156,8 +165,10 @@ func (n *Network) check() *problem {
 			return bad("b", "there is no host or switch %q", l.B)
 		case a == b:
 			return bad("b", "joins %s to itself", l.A)
-		case joined[pair(a, b)]:
-			return bad("", "there is a link between %s and %s already", l.A, l.B)
+		case joined[pair(a, b)] > 0:
+			p := bad("", "there is a link between %s and %s already", l.A, l.B)
+			p.other = &problem{list: "links", index: joined[pair(a, b)] - 1}
+			return p
 		case !(l.Rate >= 0):
 			return bad("rate", "is negative")
 		case l.Rate > mostRate:
@@ -177,25 +188,25 @@ func (n *Network) check() *problem {
 		case !(l.Cost >= 0):
 			return bad("cost", "is negative")
 		}
-		joined[pair(a, b)] = true
+		joined[pair(a, b)] = i + 1
 	}
-	known := make(map[[2]int32]bool, len(n.Routes))
+	known := make(map[[2]int32]int, len(n.Routes)) // which route leads from one to the other, from 1
 	for i, r := range n.Routes {
 		p := n.checkRoute(r, number, joined)
 		ends := [2]int32{number[r.From], number[r.To]}
-		if p == nil && known[ends] {
-			p = &problem{text: fmt.Sprintf("there is a route from %s to %s already", r.From, r.To)}
+		if p == nil && known[ends] > 0 {
+			p = &problem{text: fmt.Sprintf("there is a route from %s to %s already", r.From, r.To), other: &problem{list: "routes", index: known[ends] - 1}}
 		}
 		if p != nil {
 			p.list, p.index = "routes", i
 			return p
 		}
-		known[ends] = true
+		known[ends] = i + 1
 	}
 	return nil
 }
 
-func (n *Network) checkRoute(r Route, number map[string]int32, joined map[[2]int32]bool) *problem {
+func (n *Network) checkRoute(r Route, number map[string]int32, joined map[[2]int32]int) *problem {
 	bad := func(field, format string, args ...any) *problem {
 		return &problem{field: field, text: fmt.Sprintf(format, args...)}
 	}
@@ -225,7 +236,7 @@ func (n *Network) checkRoute(r Route, number map[string]int32, joined map[[2]int
 			return bad(field, "comes to %s twice", next)
 		case i < len(r.Via) && int(p) < len(n.Hosts):
 			return bad(field, "%s is a host; a route passes over switches", next)
-		case !joined[pair(at, p)]:
+		case joined[pair(at, p)] == 0:
 			return bad(field, "there is no link between %s and %s", name, next)
 		}
 		seen[p] = true

@@ -14,6 +14,7 @@
 package form
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -56,26 +57,38 @@ func Parse(text []byte) *Doc {
 	if strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") {
 		s = strings.ReplaceAll(s, "\t", " ") // JSON may be indented with tabs, YAML not; within JSON's strings there are none
 	}
-	var n yaml.Node
-	dec := yaml.NewDecoder(strings.NewReader(s))
-	if err := dec.Decode(&n); err != nil {
-		d.err = clean(err)
-		return d
-	}
-	switch err := dec.Decode(new(yaml.Node)); {
-	case err == nil:
-		d.err = errors.New("there is more than one document in the file")
-		return d
-	case !errors.Is(err, io.EOF):
-		d.err = clean(err)
-		return d
-	}
-	if len(n.Content) != 1 {
+	n, err := decode(strings.NewReader(s))
+	switch {
+	case err != nil:
+		d.err = fmt.Errorf("line %d: %w", lineOf(s, err), err)
+	case len(n.Content) != 1:
 		d.err = errors.New("line 1: the document is empty")
-		return d
+	default:
+		d.root = n.Content[0]
 	}
-	d.root = n.Content[0]
 	return d
+}
+
+// decode reads the only document of a text. Without one the node that it returns is empty. Errors have one line, and do not say
+// where they are: the parser counts some from 0, and calls others by the first line of what they are in.
+func decode(r io.Reader) (n yaml.Node, err error) {
+	dec := yaml.NewDecoder(r)
+	if err = dec.Decode(&n); errors.Is(err, io.EOF) {
+		return n, nil
+	}
+	if err == nil {
+		switch err = dec.Decode(new(yaml.Node)); {
+		case errors.Is(err, io.EOF):
+			return n, nil
+		case err == nil:
+			err = errors.New("there is more than one document in the file")
+		}
+	}
+	said := strings.TrimPrefix(err.Error(), "yaml: ")
+	if line, rest, ok := strings.Cut(said, ": "); ok && strings.HasPrefix(line, "line ") {
+		said = rest
+	}
+	return n, errors.New(strings.Join(strings.Fields(said), " "))
 }
 
 // look says whether a text is none, or may have more than maxValues values, and in which line. It counts
@@ -119,15 +132,6 @@ func look(text []byte) error {
 	return nil
 }
 
-// clean makes one line of what the parser says.
-func clean(err error) error {
-	s := strings.TrimPrefix(err.Error(), "yaml: ")
-	if s == "EOF" {
-		s = "line 1: the document is empty"
-	}
-	return errors.New(strings.Join(strings.Fields(s), " "))
-}
-
 // Err is the first thing that was wrong, or nil.
 func (d *Doc) Err() error { return d.err }
 
@@ -139,6 +143,7 @@ type Value struct {
 	doc  *Doc
 	node *yaml.Node
 	path string
+	in   *yaml.Node // the object that it is not in, if it is not there
 }
 
 // Given says whether the value is there.
@@ -158,8 +163,8 @@ func (v Value) Fail(format string, args ...any) {
 		return
 	}
 	where := ""
-	if v.node != nil {
-		where = fmt.Sprintf("line %d: ", v.node.Line)
+	if n := cmp.Or(v.node, v.in); n != nil {
+		where = fmt.Sprintf("line %d: ", n.Line)
 	}
 	if v.path != "" {
 		where += v.path + ": "
@@ -186,7 +191,7 @@ func (v Value) Object(keys ...string) Object {
 	seen := make([]bool, len(keys))
 	for i := 0; i < len(v.node.Content); i += 2 {
 		k := v.node.Content[i]
-		at := Value{v.doc, k, v.path}
+		at := Value{doc: v.doc, node: k, path: v.path}
 		which := slices.Index(keys, k.Value)
 		switch {
 		case k.Kind != yaml.ScalarNode || which < 0:
@@ -209,7 +214,7 @@ func (v Value) IsList() bool { return v.Given() && v.node.Kind == yaml.SequenceN
 
 // Get is a field, which need not be there.
 func (o Object) Get(key string) Value {
-	v := Value{doc: o.doc, path: key}
+	v := Value{doc: o.doc, path: key, in: cmp.Or(o.node, o.in)}
 	if o.path != "" {
 		v.path = o.path + "." + key
 	}
@@ -240,7 +245,7 @@ func (v Value) List() (elements []Value) {
 		return nil
 	}
 	for i, n := range v.node.Content {
-		elements = append(elements, Value{v.doc, n, v.path + "[" + strconv.Itoa(i) + "]"})
+		elements = append(elements, Value{doc: v.doc, node: n, path: v.path + "[" + strconv.Itoa(i) + "]"})
 	}
 	return elements
 }

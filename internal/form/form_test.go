@@ -1,6 +1,7 @@
 package form
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +75,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"links:\n- &x {a: x}\n- *x\n", `line 3: links[1]: want an object with a, not an alias`},
 		{"", "the document is empty"},
 		{"- 1\n", "line 1: want an object with"},
-		{"n: 1\n---\nn: 2\n", "more than one document"},
+		{"n: 1\n\n---\nn: 2\n", "line 3: there is more than one document in the file"},
 		{"n: 1\n\x00\x01\x02", "line 2: control characters are not allowed"},
 		{"n: 1\n\nat: \xff", "line 3: the text is not UTF-8"},
 		{strings.Repeat("x", MaxText+1), "bytes of text"},
@@ -87,5 +88,93 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q:\n\tgot  %v\n\twant %s", c.text, err, c.want)
 		}
+	}
+}
+
+// What is no YAML is an error in the line where it begins to be none, wherever what it is in began.
+func TestSyntaxErrorsNameTheLine(t *testing.T) {
+	list := "transfers:\n- name: x\n  sources:\n  - h1\n  - h2\n"
+	long := strings.Repeat("# nothing\n\n", 300)
+	for _, c := range []struct {
+		text string
+		line int
+	}{
+		{"links: [{a: x, b: y]\n", 1},
+		{"links: [{a: x, b: y}\n", 1},
+		{"links:\n- {a: x\n- {a: y}\n", 3},
+		{"links:\n- {a: x, b: [y}\n- {a: y}\n", 2},
+		{"links: [\n {a: x},\n {a: [1,\n 2]},\n {a: y}\n {a: z}]\n", 6},
+		{"{\n\"links\": [\n{\"a\": \"x\"},\n{\"a\": \"y\"}\n{\"a\": \"z\"}\n]\n}\n", 5},
+		{"{\n\"links\": [\n{\"a\": \"x\" \"b\": 1},\n{\"a\": \"y\"}\n]\n}\n", 3},
+		{"{\n\"links\": [\n{\"a\": \"x\"},,\n{\"a\": \"y\"}\n]\n}\n", 3},
+		{"{\n\"links\": [\n{\"a\": \"x\"}\n}\n", 4},
+		{list + " destinations: [h3]\n", 6},
+		{list + "   destinations: [h3]\n", 6},
+		{list + "  destinations [h3]\n", 6},
+		{list + "  destinations [h3]\n  weight: 1\n", 6},
+		{list + "  destinations: h3: h4\n  weight: 1\n", 6},
+		{list + "\tdestinations: [h3]\n", 6},
+		{list + "  destinations: @h3\n" + long, 6},
+		{list + "  destinations: *h3\n" + long, 6},
+		{list + "  destinations: [h3]\n" + long + " weight: 1\n" + long, 607},
+		{list + "  destinations: [h3\n" + long + "- name: y\n" + long, 607},
+		{list + "  destinations: [\"h3]\n  weight: 1\n", 6},
+		{list + "  destinations: h3\u0080\n  weight: 1\n", 6},
+		{"\tlinks: x\n", 1},
+		{"links: 'x\n", 1},
+		{"links: @x\n", 1},
+		{"links: a: b\n", 1},
+		{"links: x\r\nn: [1,\r\n2\r\nrate: 3\r\n", 4},
+		{"links: x\n--- x\n", 2},
+		{"links: [a,\n  b,\n  ,\n  c]\n", 3},
+		{"links: [a,\n  b,\n  {c: ]}\n  ]\n", 3},
+		{"links:\n- a: ]\n- a\n", 2},
+	} {
+		err := Parse([]byte(c.text)).Err()
+		if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("line %d: ", c.line)) || strings.Count(err.Error(), "line ") != 1 {
+			t.Errorf("%.200q:\n\tgot  %v\n\twant line %d", c.text, err, c.line)
+		}
+	}
+}
+
+// What is wrong in an element is said with the line of that element, however the document is laid out.
+func TestElementsNameTheirLine(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"links: [{a: x}, {a: y},\n  {a: z},\n  {a: 'bad one'}]\n", `line 3: links[3].a: `},
+		{"links:\n- {a: x}\n- {a:\n    'bad one'}\n", `line 4: links[1].a: `},
+		{"links:\n-\n  # which is bad\n\n  a: 'bad one'\n", `line 5: links[0].a: `},
+		{"links:\n- a: x\n-\n\n  b: y\n", `line 5: links[1]: unknown key "b"`},
+		{"links:\n- a: x\n\n- &k {}\n", `line 4: links[1]: a is missing`},
+		{"links:\n- a: >\n    bad\n    one\n", `line 2: links[0].a: `},
+		{"links:\n- a:\n- a: x\n", `line 2: links[0].a: want a text, not nothing`},
+		{"{\"links\": [\n\t{\"a\": \"x\"},\n\t{\"a\": \"bad one\"}\n]}\n", `line 3: links[1].a: `},
+		{"links:\r\n- a: x\r\n\r\n- a: bad one\r\n", `line 4: links[1].a: `},
+		{"n: 1\nlinks: []\n", `line 1: more: there is none`},
+	} {
+		d := Parse([]byte(c.text))
+		o := d.Root().Object("links", "n", "more")
+		for _, l := range o.Need("links").List() {
+			l.Object("a").Need("a").Name()
+		}
+		o.Get("more").Object("x").Fail("there is none")
+		if err := d.Err(); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%q:\n\tgot  %v\n\twant %s", c.text, err, c.want)
+		}
+	}
+}
+
+// A long text costs little more to be wrong than to be right.
+func BenchmarkLongWrong(b *testing.B) {
+	var text strings.Builder
+	text.WriteString("links:\n")
+	for range 100_000 {
+		text.WriteString("- {a: x, b: y, rate: 1Gbit}\n")
+	}
+	for _, c := range []struct{ name, end string }{{"right", ""}, {"block", " n: 1\n"}, {"flow", "- {a: x, b: y\n- x\n"}} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				Parse([]byte(text.String() + c.end))
+			}
+		})
 	}
 }
