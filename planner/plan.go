@@ -18,7 +18,7 @@ type Plan struct {
 	Floor      float64 // what each pair was to have
 	Classes    []Class // by priority, highest first, if there are several or weights; of Optimal alone
 
-	Starved     []Pair // pairs that can be reached and have nothing
+	Starved     []Pair // pairs that can be reached and have nothing, or next to nothing: see Negligible
 	Unreachable []Unreachable
 	Flows       []Flow
 	Links       []Load // what is in use
@@ -105,7 +105,7 @@ func (p *Planner) result(pipes []pipe, rates []float64) *Plan {
 		for _, h := range p.demands[k].dests {
 			r := plan.rates[Pair{k, int(h)}]
 			plan.MinRate = min(plan.MinRate, r)
-			if r <= max(1e-14*top, 1e-9*min(top, p.net.brings(h))) {
+			if p.net.starves(&p.demands[k], h, r) {
 				plan.Starved = append(plan.Starved, Pair{k, int(h)})
 			}
 		}

@@ -201,7 +201,7 @@ type planDocument struct {
 	Floor       float64           `json:"floor"` // what each pair gets at least
 	PlanningS   float64           `json:"planning_s"`
 	Classes     []planClass       `json:"classes,omitempty"` // with priorities or weights, in mode optimal
-	Starved     []planPair        `json:"starved"`
+	Starved     []planStarved     `json:"starved"`
 	Unreachable []planUnreachable `json:"unreachable"`
 	Flows       []planFlow        `json:"flows"`
 	Links       []planLink        `json:"links"`
@@ -221,6 +221,12 @@ type planClass struct {
 type planPair struct {
 	Transfer    string `json:"transfer"`
 	Destination string `json:"destination"`
+}
+
+type planStarved struct {
+	planPair
+	Rate  float64 `json:"rate"`
+	Alone float64 `json:"alone"` // what it would have if nobody else sent anything
 }
 
 type planUnreachable struct {
@@ -255,7 +261,7 @@ type planMode struct {
 	Throughput float64  `json:"throughput"`
 	Bound      *float64 `json:"bound"` // of its plan; nil: nothing is proved
 	MinRate    float64  `json:"min_rate"`
-	Starved    int      `json:"starved"`  // destinations that could be reached and have nothing
+	Starved    int      `json:"starved"`  // destinations that could be reached and have next to nothing
 	FinishS    *float64 `json:"finish_s"` // when the last transfer would be through; nil: no sizes, or never
 	Flows      int      `json:"flows"`
 	PlanningS  float64  `json:"planning_s"`
@@ -274,7 +280,7 @@ func (v *planView) document() planDocument {
 	d := planDocument{
 		Mode: plan.Mode, Throughput: plan.Throughput, Bound: finite(plan.Bound), BoundBy: plan.BoundBy, FreeBound: finite(plan.FreeBound),
 		MinRate: plan.MinRate, Theta: plan.Theta, Floor: plan.Floor, PlanningS: v.took.Seconds(),
-		Starved: []planPair{}, Unreachable: []planUnreachable{}, Flows: []planFlow{}, Links: []planLink{}, Transfers: []planTransfer{},
+		Starved: []planStarved{}, Unreachable: []planUnreachable{}, Flows: []planFlow{}, Links: []planLink{}, Transfers: []planTransfer{},
 	}
 	if d.Bound != nil {
 		d.Gap = &plan.Gap
@@ -283,7 +289,7 @@ func (v *planView) document() planDocument {
 		d.Classes = append(d.Classes, planClass{c.Priority, c.Throughput, c.Weighted, finite(c.Bound), c.BoundBy, finite(c.Gap)})
 	}
 	for _, s := range plan.Starved {
-		d.Starved = append(d.Starved, planPair{v.transfers[s.Transfer].Name, v.g.Name(s.Destination)})
+		d.Starved = append(d.Starved, planStarved{planPair{v.transfers[s.Transfer].Name, v.g.Name(s.Destination)}, plan.Rate(s), v.p.Alone(s)})
 	}
 	for _, u := range plan.Unreachable {
 		d.Unreachable = append(d.Unreachable, planUnreachable{planPair{v.transfers[u.Transfer].Name, v.g.Name(u.Destination)}, u.Reason})
@@ -366,6 +372,9 @@ func (v *planView) head(w io.Writer) {
 			fmt.Fprintf(w, ", which costs %.2f %% of the throughput", 100*(1-plan.Bound/plan.FreeBound))
 		}
 	}
+	if n := len(plan.Starved); n > 0 {
+		fmt.Fprintf(w, "; starved: %d of %s", n, count(v.p.Pairs(), "destination"))
+	}
 	for _, c := range plan.Classes {
 		fmt.Fprintf(w, "\npriority %-2d %s", c.Priority, rateOf(c.Throughput))
 		by := ""
@@ -412,15 +421,48 @@ func (v *planView) flows(w io.Writer) {
 	t.Flush()
 }
 
-// starved prints who could have something and has nothing.
+// starved prints who could have something and has next to nothing, those of a transfer together.
 func (v *planView) starved(w io.Writer) {
-	for i, s := range v.plan.Starved {
+	for i, of := range runs(v.plan.Starved, func(s planner.Pair) int { return s.Transfer }) {
 		if i == most {
-			fmt.Fprintf(w, "and %d more\n", len(v.plan.Starved)-i)
+			fmt.Fprintln(w, "and more of other transfers; --json has all")
 			break
 		}
-		fmt.Fprintf(w, "starved: %s to %s\n", v.transfers[s.Transfer].Name, v.g.Name(s.Destination))
+		var names []string
+		rate, alone := nobody, nobody
+		for _, s := range of {
+			names = append(names, v.g.Name(s.Destination))
+			rate, alone = rate.with(v.plan.Rate(s)), alone.with(v.p.Alone(s))
+		}
+		fmt.Fprintf(w, "starved: %s to %s: %v, alone %v\n", v.transfers[of[0].Transfer].Name, listed(names), rate, alone)
 	}
+}
+
+// runs are the parts of a list in which what by says stays the same.
+func runs[E any, K comparable](list []E, by func(E) K) (parts [][]E) {
+	for i, e := range list {
+		if i == 0 || by(e) != by(list[i-1]) {
+			parts = append(parts, nil)
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], e)
+	}
+	return parts
+}
+
+// span is from the least to the most of some rates, in bytes per second.
+type span struct{ least, most float64 }
+
+// nobody is the span of no rate.
+var nobody = span{math.Inf(1), 0}
+
+func (s span) with(rate float64) span { return span{min(s.least, rate), max(s.most, rate)} }
+
+func (s span) String() string {
+	least, most := rateOf(s.least), rateOf(s.most)
+	if least == most {
+		return most
+	}
+	return least + " to " + most
 }
 
 // unreachable prints who can have nothing in any plan.
