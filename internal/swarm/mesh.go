@@ -38,6 +38,8 @@ type neighbour struct {
 	repeated  time.Time    // when it last was
 	sent      unit.Bytes   // to it
 	reread    *piece.Set   // what it says to have read again; nil: nothing
+	deceivers map[int]bool // one of these may have told it otherwise than us what it has given wrong; nil: it has given nothing wrong
+	wrong     map[int]bool // pieces that it has given wrong since, of what these have read
 }
 
 // rereads notes that it has read one of so many pieces again, of which it announces nothing. It returns false if it has said so before.

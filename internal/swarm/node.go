@@ -59,6 +59,7 @@ type node struct {
 	suspects map[int]suspect // by piece that is being read again for that
 	looks    map[int]bool    // pieces that we read again ourselves, whoever else should: somebody says what nobody else does
 	words    map[int][]word  // by piece: what members have said of it besides what counts
+	alike    map[int][]int   // by piece that several have read: who has said the same
 	weighed  bool            // whose word counts, since anything was last said
 	weighs   time.Time       // before it that is not looked at again
 	unproved bool            // NoAccess: what is here does not make what the store says, and nothing has been said since that could mend that
@@ -144,7 +145,7 @@ func newNode(c Config) *node {
 		Config: c,
 		events: make(chan any, 64), ended: make(chan struct{}),
 		now: now, moved: now, idle: now, twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
-		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, words: map[int][]word{}, proved: map[int]bool{},
+		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, words: map[int][]word{}, alike: map[int][]int{}, proved: map[int]bool{},
 		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
 	n.policy, n.sources = c.policy()

@@ -262,7 +262,13 @@ func (n *node) enter(from int, d digest) {
 		n.confirm(from, d)
 	}
 	switch {
-	case !known || d.Sum == old.Sum:
+	case !known:
+	case d.Sum == old.Sum:
+		for _, reader := range []int{old.Reader, d.Reader} {
+			if old.Reader != d.Reader && !slices.Contains(n.alike[d.Piece], reader) {
+				n.alike[d.Piece] = append(n.alike[d.Piece], reader)
+			}
+		}
 	case change == exchange.Nothing:
 		n.keep(from, d)
 	default:
@@ -363,6 +369,8 @@ func (n *node) block(ev evBlock) {
 	case len(givers) == 1 && n.man.Sure(ev.piece) && len(n.words[ev.piece]) == 0 && givers[0] == e.Reader: // it sends other bytes than it says itself
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
+	case len(givers) == 1 && n.neighbours[givers[0]].deceivers[e.Reader]:
+		n.repeats(givers[0], ev.piece)
 	case len(givers) == 1: // it lies, or who said that this is the digest: the store knows, or others
 		n.suspect(ev.piece, suspect{rank: givers[0], sum: ev.outcome.sum, since: n.now})
 	default: // nobody knows who of several: next time it comes from one
@@ -445,23 +453,82 @@ func (n *node) convict() {
 	}
 }
 
-// judge expels who has sent other bytes of a piece than we have read now. If they are the same it was the digest that was wrong.
+// judge says who is wrong about a piece that came otherwise than its digest says, now that we have read it. If what came is what the store has it was the digest. Else its giver has
+// it wrong, and is given up unless it may have been told so.
 func (n *node) judge(p int, sum uint64) {
 	s, ok := n.suspects[p]
 	delete(n.suspects, p)
 	if !ok || s.sum == sum {
 		return
 	}
-	n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+	nb := &n.neighbours[s.rank]
+	n.ex.Withdrawn(s.rank, p)
+	switch {
+	case n.said(p, s):
+	case n.deceived(s.rank, p):
+		n.fault(n.Members[s.rank].Name, fmt.Sprintf("sent wrong bytes for piece %d, as another may have told it", p))
+		for q := range n.Layout.Count() {
+			if e, known := n.man.Entry(q); known && nb.deceivers[e.Reader] {
+				n.ex.Withdrawn(s.rank, q)
+			}
+		}
+	default:
+		n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+	}
 	n.wrong = slices.DeleteFunc(n.wrong, func(q int) bool { // what else it sent so others may give
 		more, ok := n.suspects[q]
-		if !ok || more.rank != s.rank {
+		e, _ := n.man.Entry(q)
+		if !ok || more.rank != s.rank || !nb.dead && !nb.deceivers[e.Reader] {
 			return false
 		}
 		delete(n.suspects, q)
 		n.ex.Unreserve(q)
 		return true
 	})
+}
+
+// repeats notes that a peer has given one more piece wrong of a reader that may have told it so: there is nothing to look up. It is given up if it has given that very
+// piece wrong before: it has said again that it has it.
+func (n *node) repeats(rank, p int) {
+	nb := &n.neighbours[rank]
+	n.ex.Withdrawn(rank, p)
+	n.sendCancels(n.ex.Abandon(p))
+	if nb.wrong[p] {
+		n.expel(rank, fmt.Errorf("sent wrong bytes for piece %d again", p))
+		return
+	}
+	if nb.wrong == nil {
+		nb.wrong = map[int]bool{}
+	}
+	nb.wrong[p] = true
+}
+
+// said says whether another than the giver of a piece has said that it is what came: then the giver believed that.
+func (n *node) said(p int, s suspect) bool {
+	e, _ := n.man.Entry(p)
+	return e.Sum == s.sum && n.man.Said(p) != s.rank || n.others(p, s.sum, []int{s.rank})
+}
+
+// deceived says whether a peer that has given other bytes of a piece than the store has may have been told so, by one that has told us something else, or by anybody, of one that it may not hear.
+// One member may deceive many. That two have deceived the same peer is not supposed: of all that a peer has given wrong, that nobody is left who can have told it so tells that it lies itself.
+func (n *node) deceived(rank, p int) bool {
+	e, _ := n.man.Entry(p)
+	if !n.man.Firsthand(p) || n.neighbours[e.Reader].dead {
+		return true
+	}
+	by := map[int]bool{e.Reader: true}
+	for _, reader := range n.alike[p] {
+		by[reader] = true
+	}
+	for _, w := range n.words[p] {
+		by[w.from] = by[w.from] || !w.gave
+	}
+	nb := &n.neighbours[rank]
+	maps.DeleteFunc(by, func(other int, spoke bool) bool {
+		return !spoke || other == rank || other == n.Self || nb.deceivers != nil && !nb.deceivers[other]
+	})
+	nb.deceivers = by
+	return len(by) > 0
 }
 
 // acquit ends the suspicions that an order was to look into, and could not: nobody is given up, but those pieces come
