@@ -229,20 +229,22 @@ func (m *Manifest) Due() (pieces []int) {
 	return pieces
 }
 
-// Audits returns the pieces due for audit that node self is to read: a piece's
-// auditor is the first living node after its reader, the reader itself only
-// if it is alone.
-func (m *Manifest) Audits(self int, living []bool) (pieces []int) {
+// Audits returns the pieces due for audit that node self is to read, of so many nodes.
+// may says whether a node may read piece i again.
+func (m *Manifest) Audits(self, nodes int, may func(rank, i int) bool) (pieces []int) {
 	if m.due == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(m.Due(), func(i int) bool { return Auditor(m.entries[i].Reader, living) != self })
+	return slices.DeleteFunc(m.Due(), func(i int) bool {
+		return Auditor(m.entries[i].Reader, nodes, func(rank int) bool { return may(rank, i) }) != self
+	})
 }
 
-// Auditor is the node that is to read again what reader has read, if that is due for audit.
-func Auditor(reader int, living []bool) int {
-	for k := 1; k < len(living); k++ {
-		if a := (reader + k) % len(living); living[a] {
+// Auditor is the node that is to read again what reader has read, if that is due for audit: the first
+// after it that may, the reader itself only if there is none.
+func Auditor(reader, nodes int, may func(rank int) bool) int {
+	for k := 1; k < nodes; k++ {
+		if a := (reader + k) % nodes; may(a) {
 			return a
 		}
 	}

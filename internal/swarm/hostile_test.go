@@ -1429,16 +1429,17 @@ func TestGiverWhomTheStoreProves(t *testing.T) {
 	}
 }
 
-// Where the store has no checksum, and two readers differ, either of whom some heard first, who is to read after either is believed, and nobody else.
+// Where the store has no checksum, and two readers differ, either of whom some heard first, who is to read after either is believed, and nobody else: least of all one of
+// the two.
 func TestAuditorAfterEither(t *testing.T) {
-	const first, second, right = 1, 2, 5
+	const first, second, right = 1, 3, 5
 	for _, tt := range []struct {
 		from int
 		want uint64
 	}{
-		{second, right}, // after the first
-		{3, right},      // after the second
-		{4, 666},
+		{2, right}, // after the first
+		{4, right}, // after the second
+		{second, 666},
 	} {
 		swarmOf(t, 5, unit.MiB, steal.Stream, func(b *bench) {
 			c := b.configs[0]
@@ -1447,9 +1448,60 @@ func TestAuditorAfterEither(t *testing.T) {
 			n := newNode(c)
 			n.learn(first, digest{0, exchange.Entry{Sum: 666, Reader: first}})
 			n.learn(second, digest{0, exchange.Entry{Sum: right, Reader: second}})
-			n.learn(tt.from, digest{0, exchange.Entry{Sum: right, Reader: tt.from, Term: exchange.MaxTerm}})
+			for range 2 {
+				n.learn(tt.from, digest{0, exchange.Entry{Sum: right, Reader: tt.from, Term: exchange.MaxTerm}})
+			}
 			if e, _ := n.man.Entry(0); e.Sum != tt.want {
 				t.Errorf("n%d has read it again: %d counts, want %d", tt.from, e.Sum, tt.want)
+			}
+		})
+	}
+}
+
+// Where the store has no checksum one that contradicts a reader, and then says to have read that again, is not believed: not where it comes after that reader, where
+// another is to read it again, nor if it was heard first, nor by the reader, who looks itself.
+func TestNobodyAuditsItself(t *testing.T) {
+	const self, reader, liar, other, right = 0, 1, 2, 3, 5
+	for _, tt := range []struct {
+		name  string
+		heard []int // who reads it first, in the order in which we hear it
+		looks bool
+	}{
+		{"after the reader", []int{reader, liar}, false},
+		{"before it", []int{liar, reader}, false},
+		{"after us", []int{self, liar}, true},
+	} {
+		swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Object.Checksum = piece.Checksum{}
+			c.Log = slog.New(slog.DiscardHandler)
+			n := newNode(c)
+			says := func(rank int, term uint32) {
+				d := digest{0, exchange.Entry{Sum: right, Reader: rank, Term: term}}
+				if rank == liar {
+					d.Sum = 666
+				}
+				if rank == self {
+					n.enter(self, d)
+				} else if err := n.learn(rank, d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, rank := range tt.heard {
+				says(rank, 0)
+			}
+			before, _ := n.man.Entry(0)
+			says(liar, exchange.MaxTerm)
+			says(liar, exchange.MaxTerm)
+			if e, _ := n.man.Entry(0); e != before || !n.man.IsDue(0) || n.looks[0] != tt.looks {
+				t.Fatalf("%s: %v counts, and it is to be read again: %v, by us: %v", tt.name, e, n.man.IsDue(0), n.looks[0])
+			}
+			if tt.looks {
+				return
+			}
+			says(other, exchange.MaxTerm)
+			if e, _ := n.man.Entry(0); e.Sum != right || n.man.IsDue(0) {
+				t.Errorf("%s: %v counts, and it is to be read again: %v", tt.name, e, n.man.IsDue(0))
 			}
 		})
 	}

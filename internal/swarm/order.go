@@ -172,7 +172,8 @@ func (n *node) audit() (o order, ok bool) {
 		return o, false
 	}
 	o = order{take: map[int]bool{}, audit: comparing}
-	due := n.man.Audits(n.Self, n.readers())
+	living := n.readers()
+	due := n.man.Audits(n.Self, len(n.Members), func(rank, p int) bool { return living[rank] && !n.hasRead(rank, p) })
 	switch full := n.ex.Have().Full(); { // whoever should have does not
 	case !full && n.now.Sub(n.moved) > auditAfter:
 		due = n.man.Due()

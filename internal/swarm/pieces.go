@@ -29,6 +29,8 @@ func (n *node) learn(from int, d digest) error {
 	case known && d.Term > e.Term && d.Sum != e.Sum && !n.audited(from, d):
 		n.keep(from, d)
 		return nil
+	case known && d.Term > e.Term && d.Reader == e.Reader && n.man.IsDue(d.Piece) && !n.provable(d.Piece): // it says once more what another reader has contradicted
+		return nil
 	case !known && d.Term > 0 && from == d.Reader && !n.Members[n.Self].NoAccess:
 		n.looks[d.Piece] = true
 	}
@@ -77,11 +79,11 @@ func (n *node) audited(from int, d digest) bool {
 	if wrong && !hearsay && len(n.looks) == 0 { // as we would find out when all is here; with looks it may be what these are for
 		n.man.Audit(n.Layout.Pieces(n.objectOf(d.Piece)))
 	}
-	asked := n.man.IsDue(d.Piece) && !n.looks[d.Piece]
+	asked, provable := n.man.IsDue(d.Piece) && !n.looks[d.Piece], n.provable(d.Piece)
 	switch {
 	case proved:
-	case asked && !hearsay:
-		return !n.provable(d.Piece) && n.audits(d.Piece, from)
+	case asked && !hearsay && (provable || !n.hasRead(n.Self, d.Piece)): // rather than another we believe the store
+		return !provable && n.audits(d.Piece, from)
 	case n.Members[n.Self].NoAccess:
 	default:
 		if hearsay && n.man.Firsthand(d.Piece) {
@@ -96,10 +98,18 @@ func (n *node) audited(from int, d digest) bool {
 // it comes depends on whom it has heard first.
 func (n *node) audits(p, rank int) bool {
 	living := n.readers()
+	may := func(rank int) bool { return living[rank] && !n.hasRead(rank, p) }
+	after := func(reader int) bool { return exchange.Auditor(reader, len(living), may) == rank }
 	e, _ := n.man.Entry(p)
-	return exchange.Auditor(e.Reader, living) == rank || slices.ContainsFunc(n.words[p], func(w word) bool {
-		return w.from == w.Reader && !w.gave && w.Term == 0 && exchange.Auditor(w.Reader, living) == rank
-	})
+	return may(rank) && (after(e.Reader) || slices.ContainsFunc(n.words[p], func(w word) bool {
+		return w.from == w.Reader && !w.gave && w.Term == 0 && after(w.Reader)
+	}))
+}
+
+// hasRead says whether a member has said itself what a piece is. Where readers differ none of them decides who is right.
+func (n *node) hasRead(rank, p int) bool {
+	e, _ := n.man.Entry(p)
+	return e.Reader == rank || slices.ContainsFunc(n.words[p], func(w word) bool { return w.from == rank && w.Reader == rank && !w.gave })
 }
 
 // weighEvery is how long it is not looked at whose word counts after that has come to nothing: it takes a while, and one that lies could have it looked at for each piece.
