@@ -1526,6 +1526,32 @@ func TestSuspectDies(t *testing.T) {
 	})
 }
 
+// Where a suspicion comes to nothing who was suspected counts as having the piece again: it may be the only one that has.
+func TestSuspectCountsAgain(t *testing.T) {
+	const first, second, tells, reader = 1, 2, 3, 4
+	swarmOf(t, 5, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+		c.Members[0].NoAccess = true
+		n := newNode(c)
+		for rank := first; rank <= second; rank++ {
+			n.ex.Up(rank)
+			n.announced(rank, piece.Range{Hi: 1})
+		}
+		n.learn(tells, digest{0, exchange.Entry{Sum: 666, Reader: reader}})
+		n.suspect(0, suspect{rank: first, sum: 5, since: n.now})
+		if !n.ex.Held(0) {
+			t.Fatal("nobody else is asked")
+		}
+		n.dead(second, nil) // before it has given anything
+		n.now = n.now.Add(2 * heardWithin)
+		n.tick(b.t.Context())
+		if n.neighbours[first].dead || len(n.suspects) > 0 || !n.ex.Held(0) || !n.ex.Reserve(0) {
+			t.Errorf("given up: %v; somebody has the piece: %v", n.neighbours[first].dead, n.ex.Held(0))
+		}
+	})
+}
+
 // What came otherwise than it was said is asked of one other, not of several: blocks of the one that lies, among those of others, would make its
 // word look right, and who gave the piece first look like the liar.
 func TestSecondGiverIsOne(t *testing.T) {

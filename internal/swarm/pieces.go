@@ -367,7 +367,7 @@ func (n *node) block(ev evBlock) {
 	case ev.outcome.sum == e.Sum:
 		n.got(ev.piece, ev.outcome.sum, n.Members[most(ev.outcome.from)].Name)
 		if len(givers) == 1 && givers[0] == n.man.Said(ev.piece) { // word against word
-			delete(n.suspects, ev.piece)
+			n.dismiss(ev.piece)
 		}
 	case shaken: // of an old digest: no one's fault
 		n.sendCancels(n.ex.Spoiled(ev.piece))
@@ -434,6 +434,13 @@ func (n *node) confirm(from int, d digest) {
 // clear ends the suspicion of who has sent a piece of this digest.
 func (n *node) clear(p int, sum uint64) {
 	if s, ok := n.suspects[p]; ok && s.sum == sum {
+		n.dismiss(p)
+	}
+}
+
+// dismiss ends a suspicion, whoever is wrong: what was withdrawn for it counts again.
+func (n *node) dismiss(p int) {
+	if s, ok := n.suspects[p]; ok {
 		delete(n.suspects, p)
 		n.ex.Unreserve(p)
 		n.reinstate(s.rank, p)
@@ -455,8 +462,7 @@ func (n *node) convict() {
 		if !n.Members[n.Self].NoAccess || n.now.Sub(s.since) <= heardWithin || s.asked && !here && n.ex.Held(p) {
 			continue
 		}
-		delete(n.suspects, p)
-		n.ex.Unreserve(p)
+		n.dismiss(p)
 		if here || n.man.Firsthand(p) || slices.ContainsFunc(n.words[p], func(w word) bool { return !w.gave }) {
 			n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
 		}
