@@ -1552,6 +1552,42 @@ func TestSuspectCountsAgain(t *testing.T) {
 	})
 }
 
+// Who had a piece alone when it gave it is not given up for it where others have got it since: they are asked first.
+func TestOthersAreAskedWhenTheyHaveIt(t *testing.T) {
+	const first, second, reader = 1, 2, 3
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+		c.Members[0].NoAccess = true
+		n := newNode(c)
+		n.learn(reader, digest{0, exchange.Entry{Sum: 666, Reader: reader}})
+		give := func(rank int) {
+			n.ex.Up(rank)
+			n.announced(rank, piece.Range{Hi: 1})
+			n.asm.expect(rank, 0)
+			if !n.asm.claim(rank, 0, 0) {
+				t.Fatal("an expected block cannot be claimed")
+			}
+			_, size := blockSpan(n.Layout, 0, 0)
+			n.block(evBlock{link: &link{rank: rank}, n: size, wanted: true, outcome: n.asm.arrived(rank, 0, 0, 5)})
+		}
+		give(first)
+		n.announced(second, piece.Range{Hi: 1})
+		n.now = n.now.Add(2 * heardWithin)
+		n.tick(b.t.Context())
+		if n.neighbours[first].dead || !n.ex.Reserve(0) {
+			t.Fatalf("given up: %v, or nobody is asked", n.neighbours[first].dead)
+		}
+		n.ex.Unreserve(0)
+		give(second)
+		n.now = n.now.Add(2 * heardWithin)
+		n.tick(b.t.Context())
+		if !n.ex.Have().Has(0) || n.neighbours[first].dead || n.neighbours[second].dead {
+			t.Errorf("the piece is here: %v; says %v", n.ex.Have().Has(0), n.faults)
+		}
+	})
+}
+
 // What came otherwise than it was said is asked of one other, not of several: blocks of the one that lies, among those of others, would make its
 // word look right, and who gave the piece first look like the liar.
 func TestSecondGiverIsOne(t *testing.T) {

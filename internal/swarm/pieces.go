@@ -395,6 +395,7 @@ type suspect struct {
 	sum   uint64
 	since time.Time
 	asked bool // NoAccess: others, for the same piece
+	alone bool // likewise: nobody else had it
 }
 
 // heardWithin is how long one that may not read the store waits for another word of a piece that came otherwise than it was told: who has
@@ -412,6 +413,7 @@ func (n *node) suspect(p int, s suspect) {
 			n.suspects[p] = s
 			return
 		}
+		s.alone = !n.ex.Held(p)
 		n.reinstate(s.rank, p)
 	}
 	n.sendCancels(n.ex.Abandon(p))
@@ -460,6 +462,12 @@ func (n *node) convict() {
 	for p, s := range n.suspects {
 		here := n.ex.Have().Has(p)
 		if !n.Members[n.Self].NoAccess || n.now.Sub(s.since) <= heardWithin || s.asked && !here && n.ex.Held(p) {
+			continue
+		}
+		if n.ex.Withdrawn(s.rank, p); s.alone && !here && n.ex.Held(p) { // others have got it meanwhile
+			s.asked, s.alone = true, false
+			n.suspects[p] = s
+			n.ex.Unreserve(p)
 			continue
 		}
 		n.dismiss(p)
