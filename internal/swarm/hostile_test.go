@@ -1253,27 +1253,36 @@ func TestLiarThatServesItsLies(t *testing.T) {
 	}
 }
 
-// One that may not read the store, and to which nobody says what of that which has come is wrong, says so in the end.
+// One that may not read the store, and to which nobody says what of that which has come is wrong, says so in the end, whatever else is said meanwhile.
 func TestNobodySaysWhatIsWrong(t *testing.T) {
-	swarmOf(t, 3, unit.MiB, steal.Stream, func(b *bench) {
-		c := b.configs[0]
-		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
-		c.Members[0].NoAccess, c.Layout.Piece = true, 256*unit.KiB
-		n := newNode(c)
-		for p := range c.Layout.Count() {
-			n.learn(1, digest{p, exchange.Entry{Sum: 1, Reader: 1}})
-			n.got(p, 1, "n1")
-		}
-		for s := 0; s < 600 && n.fatal == nil; s++ {
-			n.now = n.now.Add(time.Second)
-			n.forsaken()
-			n.order()
-			n.complete(b.t.Context())
-		}
-		if n.fatal == nil || !strings.Contains(n.fatal.Error(), "is not what the store has") {
-			t.Errorf("fails for %v", n.fatal)
-		}
-	})
+	for name, says := range map[string]exchange.Entry{
+		"nothing":         {},
+		"another reading": {Sum: 7, Reader: 2},
+		"an audit":        {Sum: 7, Reader: 2, Term: exchange.MaxTerm},
+	} {
+		swarmOf(t, 3, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+			c.Members[0].NoAccess, c.Layout.Piece = true, 256*unit.KiB
+			n := newNode(c)
+			for p := range c.Layout.Count() {
+				n.learn(1, digest{p, exchange.Entry{Sum: 1, Reader: 1}})
+				n.got(p, 1, "n1")
+			}
+			for s := 0; s < 600 && n.fatal == nil; s++ {
+				n.now = n.now.Add(time.Second)
+				if s == 100 && says.Sum > 0 {
+					n.learn(2, digest{0, says})
+				}
+				n.forsaken()
+				n.order()
+				n.complete(b.t.Context())
+			}
+			if n.fatal == nil || !strings.Contains(n.fatal.Error(), "is not what the store has") {
+				t.Errorf("%s is said: fails for %v", name, n.fatal)
+			}
+		})
+	}
 }
 
 // One that may not read the store gives up who sends what nobody else says, though not before such a word could have come.

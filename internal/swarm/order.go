@@ -267,9 +267,11 @@ func (n *node) inDoubt(pieces map[int]bool) bool {
 	return false
 }
 
-// resign has us wait no more for others to read again what is in doubt, where all is here and we may not read it ourselves: if nobody does.
+// resign has us wait no more for others to read again what is in doubt, where all is here and we may not read it ourselves: if nobody does. What else is put in doubt from
+// then on is none of our business, or anybody could keep us for ever.
 func (n *node) resign() {
-	if n.resigned || n.man.Settled() || !n.ex.Have().Full() || n.now.Sub(n.moved) <= auditAfter && n.now.Sub(n.full) <= leaveAfter/2 {
+	waits := !n.resigned && n.now.Sub(n.moved) <= auditAfter && n.now.Sub(n.full) <= leaveAfter/2
+	if n.man.Settled() || !n.ex.Have().Full() || waits {
 		return
 	}
 	n.resigned = true

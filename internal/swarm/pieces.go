@@ -76,7 +76,7 @@ func (n *node) keepGift(p int, s suspect) {
 func (n *node) audited(from int, d digest) bool {
 	hearsay := from != d.Reader
 	proved, wrong := n.proof(d.Piece)
-	if wrong && !hearsay && len(n.looks) == 0 { // as we would find out when all is here; with looks it may be what these are for
+	if wrong && !hearsay && len(n.looks) == 0 && !n.resigned { // as we would find out when all is here; with looks it may be what these are for
 		n.man.Audit(n.Layout.Pieces(n.objectOf(d.Piece)))
 	}
 	asked, provable := n.man.IsDue(d.Piece) && !n.looks[d.Piece], n.provable(d.Piece)
