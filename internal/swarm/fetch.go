@@ -270,10 +270,14 @@ func (n *node) compared(ev evFetched, old exchange.Entry) (over bool) {
 	return false
 }
 
-// overrule has our own reading of a piece count, and not the audit that came out otherwise.
+// overrule has our own reading of a piece count, and not the audit that came out otherwise, which is kept: the store's checksum may say that it was right.
 func (n *node) overrule(p int, sum uint64) {
+	old, _ := n.man.Entry(p)
+	said := n.man.Said(p)
 	other := n.man.Overrule(n.Self, p, sum)
+	n.weighed, n.unproved = false, false
 	delete(n.proved, n.objectOf(p))
+	n.keep(said, digest{p, old})
 	n.fault(n.Members[other].Name, fmt.Sprintf("says that piece %d has other bytes than the store has given us", p))
 }
 

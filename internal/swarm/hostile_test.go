@@ -1009,6 +1009,51 @@ func TestLyingAudit(t *testing.T) {
 	}
 }
 
+// Our own reading counts for more than an audit that came out otherwise, until the store's checksum says that the audit was right.
+func TestOwnReadingIsWrong(t *testing.T) {
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log = slog.New(slog.DiscardHandler)
+		c.Layout.Piece = 256 * unit.KiB
+		n := newNode(c)
+		right := make([]uint64, c.Layout.Count())
+		for p := range right {
+			off, size := c.Layout.Span(p)
+			right[p] = n.algorithm(p).Update(0, b.data[off:off+size])
+			e := exchange.Entry{Sum: right[p], Reader: 1}
+			if p == 0 {
+				e.Term = exchange.MaxTerm
+			}
+			n.enter(1, digest{p, e})
+		}
+		n.weigh()
+		n.fetched(evFetched{piece: 0, sum: 666})
+		if e, _ := n.man.Entry(0); e.Sum != 666 || !n.ex.Have().Has(0) {
+			t.Fatalf("%v counts", e)
+		}
+		n.weigh()
+		if e, _ := n.man.Entry(0); e.Sum != right[0] || n.ex.Have().Has(0) {
+			t.Errorf("%v counts; what we have read is had: %v", e, n.ex.Have().Has(0))
+		}
+	})
+}
+
+// Whatever changes what counts is a reason to look once more whose word does, if nothing new is said, too.
+func TestWhatCountsIsWeighedAgain(t *testing.T) {
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log = slog.New(slog.DiscardHandler)
+		n := newNode(c)
+		n.enter(3, digest{0, exchange.Entry{Sum: 666, Reader: 2}})
+		n.keep(3, digest{0, exchange.Entry{Sum: 7, Reader: 3}})
+		n.weighed, n.unproved = true, true
+		n.enter(2, digest{0, exchange.Entry{Sum: 5, Reader: 2}})
+		if n.weighed || n.unproved {
+			t.Errorf("weighed %v, unproved %v", n.weighed, n.unproved)
+		}
+	})
+}
+
 // What one alone has to read again is asked for in some large requests, not piece by piece: with as many connections, one after the other, it would take much longer than
 // the object did.
 func TestAuditOfAllIsFewRequests(t *testing.T) {

@@ -207,7 +207,7 @@ func (n *node) swap(p int, w word) {
 	i := slices.Index(n.words[p], w)
 	n.words[p][i] = word{from: n.man.Said(p), Entry: e}
 	n.man.Prefer(w.from, p, w.Entry)
-	n.unproved = false
+	n.weighed, n.unproved = false, false
 	delete(n.proved, n.objectOf(p))
 }
 
@@ -268,6 +268,7 @@ func (n *node) enter(from int, d digest) {
 	said := n.man.Said(d.Piece)
 	change := n.man.Add(from, d.Piece, d.Entry)
 	if change != exchange.Nothing {
+		n.weighed, n.unproved = false, false
 		delete(n.proved, n.objectOf(d.Piece))
 		n.confirm(from, d)
 	}
@@ -286,7 +287,6 @@ func (n *node) enter(from int, d digest) {
 	}
 	switch change {
 	case exchange.News:
-		n.weighed, n.unproved = false, false
 		n.ex.Known(d.Piece)
 		if n.kept(d.Piece) && from != n.Self { // another has read it, from the store or from its file; ours is there, too
 			n.got(d.Piece, d.Sum, n.Members[n.Self].Name)
