@@ -947,6 +947,92 @@ func TestLiarThatCallsForAudits(t *testing.T) {
 	}
 }
 
+// What nobody is to read again any more is not put in doubt again by each audit of another piece.
+func TestAuditsAreCalledForOnce(t *testing.T) {
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log = slog.New(slog.DiscardHandler)
+		c.Layout.Piece = 256 * unit.KiB
+		n := newNode(c)
+		for p := range c.Layout.Count() {
+			n.learn(1, digest{p, exchange.Entry{Sum: 1, Reader: 1}})
+		}
+		const first, second, spared = 0, 1, 2
+		n.learn(2, digest{first, exchange.Entry{Sum: 2, Reader: 2, Term: exchange.MaxTerm}})
+		if due := len(n.man.Due()); due != c.Layout.Count() {
+			t.Fatalf("%d pieces are to be read again", due)
+		}
+		n.man.Spare(spared)
+		n.learn(2, digest{second, exchange.Entry{Sum: 2, Reader: 2, Term: exchange.MaxTerm}})
+		if n.man.IsDue(spared) {
+			t.Error("it is to be read again once more")
+		}
+	})
+}
+
+// Where all have been contradicted it is not tried without the word of each of them: one that contradicts many, or is contradicted by many, is among the few.
+func TestFewAreLeftOut(t *testing.T) {
+	const nodes, liar = 30, 29
+	for _, contradicts := range []bool{false, true} {
+		swarmOf(t, nodes, 4*unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log = slog.New(slog.DiscardHandler)
+			c.Layout.Piece = 64 * unit.KiB
+			n := newNode(c)
+			for p := range c.Layout.Count() {
+				n.enter(1+p%(nodes-2), digest{p, exchange.Entry{Sum: 1, Reader: 1 + p%(nodes-2)}})
+				from := 1 + (p+1)%(nodes-2)
+				if contradicts {
+					from = liar
+				} else {
+					n.man.Prefer(liar, p, exchange.Entry{Sum: 1, Reader: liar})
+				}
+				n.keep(from, digest{p, exchange.Entry{Sum: 2, Reader: from}})
+			}
+			left := n.contradict(piece.Range{Hi: c.Layout.Count()})
+			if len(left) != 1+mostLeft || left[0] != nobody || left[1] != liar {
+				t.Errorf("it contradicts %v: without the word of %v", contradicts, left)
+			}
+		})
+	}
+}
+
+// One that contradicts again and again what it has said has a node without access weigh that no more than once a second.
+func TestWeighingTakesItsTime(t *testing.T) {
+	const liar = 1
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log = slog.New(slog.DiscardHandler)
+		c.Members[0].NoAccess, c.Layout.Piece = true, 256*unit.KiB
+		n := newNode(c)
+		var right uint64
+		for p := range c.Layout.Count() {
+			off, size := c.Layout.Span(p)
+			right = n.algorithm(p).Update(0, b.data[off:off+size])
+			says, reader := right, 2
+			if p == c.Layout.Count()-1 {
+				says, reader = 666, liar
+			}
+			n.enter(reader, digest{p, exchange.Entry{Sum: says, Reader: reader}})
+			n.got(p, says, nodeName(reader))
+		}
+		last := c.Layout.Count() - 1
+		n.keep(liar, digest{0, exchange.Entry{Sum: 666, Reader: liar}})
+		n.weigh() // in vain
+		n.keep(3, digest{last, exchange.Entry{Sum: right, Reader: 3}})
+		n.weigh()
+		n.verify()
+		if e, _ := n.man.Entry(last); e.Sum == right {
+			t.Fatal("it is weighed again at once")
+		}
+		n.now = n.now.Add(weighEvery)
+		n.weigh()
+		if e, _ := n.man.Entry(last); e.Sum != right {
+			t.Error("it is not weighed again")
+		}
+	})
+}
+
 // Where an audit was called for, and one that lies was the first to say how it came out, nobody fails for it: what one alone says
 // is read once more before the object is given up as damaged, or the file of one that holds it.
 func TestLyingAudit(t *testing.T) {

@@ -66,7 +66,7 @@ func (n *node) verify() (verified string, again bool) {
 				continue
 			}
 			switch r := n.Layout.Pieces(i); {
-			case n.outvote(i):
+			case (!n.Members[n.Self].NoAccess || !n.now.Before(n.weighs)) && n.outvote(i): // else weigh does it soon
 			case n.Members[n.Self].NoAccess && n.resigned:
 				n.unproved = true
 			case n.man.Audit(r), n.look(r):

@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -76,7 +77,7 @@ func (n *node) keepGift(p int, s suspect) {
 func (n *node) audited(from int, d digest) bool {
 	hearsay := from != d.Reader
 	proved, wrong := n.proof(d.Piece)
-	if wrong && !hearsay && len(n.looks) == 0 && !n.resigned { // as we would find out when all is here; with looks it may be what these are for
+	if wrong && !hearsay && len(n.looks) == 0 && !n.resigned && !n.man.IsDue(d.Piece) { // as we would find out when all is here; with looks it may be what these are for
 		n.man.Audit(n.Layout.Pieces(n.objectOf(d.Piece)))
 	}
 	asked, provable := n.man.IsDue(d.Piece) && !n.looks[d.Piece], n.provable(d.Piece)
@@ -134,23 +135,17 @@ func (n *node) weigh() {
 	}
 }
 
-const nobody = -1 // no member's rank
+const (
+	nobody   = -1 // no member's rank
+	mostLeft = 8  // members without whose word it is tried: each costs a product for each piece
+)
 
 // outvote finds out who is wrong about object i, whose digests do not make what the store says of it: without the word of one member, or of none, what all others
-// have said last does. That counts from now on. It returns false if there is none. O(members that differ × pieces).
+// have said last does. That counts from now on. It returns false if there is none. O(mostLeft × pieces).
 func (n *node) outvote(i int) bool {
-	r, differ := n.Layout.Pieces(i), map[int]bool{nobody: true}
-	for p := r.Lo; p < r.Hi; p++ {
-		e, _ := n.man.Entry(p)
-		for _, w := range n.words[p] {
-			differ[n.man.Said(p)] = true
-			if w.Term > e.Term {
-				differ[w.from] = true
-			}
-		}
-	}
+	r := n.Layout.Pieces(i)
 	sums := make([]uint64, r.Len())
-	for _, but := range slices.Sorted(maps.Keys(differ)) {
+	for _, but := range n.contradict(r) {
 		for p := r.Lo; p < r.Hi; p++ {
 			sums[p-r.Lo] = n.last(p, but).Sum
 		}
@@ -163,6 +158,25 @@ func (n *node) outvote(i int) bool {
 		return true
 	}
 	return false
+}
+
+// contradict are nobody and those members that contradict others about most of these pieces, or are contradicted, most first. One that lies alone has a part in all
+// contradictions. O(pieces + words).
+func (n *node) contradict(r piece.Range) []int {
+	times := map[int]int{}
+	for p := r.Lo; p < r.Hi; p++ {
+		e, _ := n.man.Entry(p)
+		for _, w := range n.words[p] {
+			if w.Sum != e.Sum {
+				times[n.man.Said(p)]++
+				times[w.from]++
+			}
+		}
+	}
+	most := slices.SortedFunc(maps.Keys(times), func(a, b int) int {
+		return cmp.Or(cmp.Compare(times[b], times[a]), cmp.Compare(a, b))
+	})
+	return append([]int{nobody}, most[:min(len(most), mostLeft)]...)
 }
 
 // last is what was said last of a piece, in terms of readings, by all but one member.
