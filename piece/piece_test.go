@@ -262,3 +262,12 @@ func BenchmarkDigest(b *testing.B) {
 		l.Digest(CRC64NVME, sums)
 	}
 }
+
+func BenchmarkVerifyParts(b *testing.B) {
+	l := Layout{Size: unit.TiB, Piece: 16 * unit.MiB}
+	sums := make([]uint64, l.Count())
+	c := Checksum{Algorithm: CRC64NVME, Part: 128 * unit.MiB, Value: "AAAAAAAAAAA=-8192"}
+	for b.Loop() {
+		c.Verify(l, sums)
+	}
+}

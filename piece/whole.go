@@ -45,17 +45,30 @@ func (c Checksum) Usable(l Layout) bool {
 // Digest is the digest of the whole object from those of its pieces: sums[i]
 // is piece i's, len(sums) = l.Count().
 func (l Layout) Digest(a Algorithm, sums []uint64) uint64 {
-	return l.combine(a, sums, Range{0, len(sums)})
+	return l.combiner(a).digest(sums, Range{0, len(sums)})
 }
 
-func (l Layout) combine(a Algorithm, sums []uint64, r Range) (sum uint64) {
-	var join func(sum1, sum2 uint64) uint64
-	var size unit.Bytes // that join is for: most pieces are as long as the one before
+// combiner combines digests of neighbouring pieces of a layout. What a length costs it works out once, as long as the next piece has it, too: most have.
+type combiner struct {
+	layout    Layout
+	algorithm Algorithm
+	join      func(sum1, sum2 uint64) uint64
+	size      unit.Bytes // that join is for
+}
+
+func (l Layout) combiner(a Algorithm) *combiner { return &combiner{layout: l, algorithm: a} }
+
+// digest is that of the pieces of r, sums[i] being piece i's.
+func (c *combiner) digest(sums []uint64, r Range) (sum uint64) {
 	for i := r.Lo; i < r.Hi; i++ {
-		if _, n := l.Span(i); n != size {
-			join, size = a.Combiner(n), n
+		if i == r.Lo {
+			sum = sums[i]
+			continue
 		}
-		sum = join(sum, sums[i])
+		if _, n := c.layout.Span(i); n != c.size {
+			c.join, c.size = c.algorithm.Combiner(n), n
+		}
+		sum = c.join(sum, sums[i])
 	}
 	return sum
 }
@@ -69,11 +82,11 @@ func (c Checksum) Verify(l Layout, sums []uint64) error {
 	}
 	got := ""
 	if parts, composite := c.Composite(); composite {
-		perPart := int(c.Part / l.Piece)
+		perPart, whole := int(c.Part/l.Piece), l.combiner(c.Algorithm)
 		var all []byte
 		for p := range parts {
 			r := Range{p * perPart, min((p+1)*perPart, len(sums))}
-			b := binary.BigEndian.AppendUint64(nil, l.combine(c.Algorithm, sums, r))
+			b := binary.BigEndian.AppendUint64(nil, whole.digest(sums, r))
 			all = append(all, b[8-c.Algorithm.Size():]...)
 		}
 		b := binary.BigEndian.AppendUint64(nil, c.Algorithm.Update(0, all))
