@@ -52,6 +52,31 @@ func (n *node) sayUnheard(l *link) {
 	}
 }
 
+// inquire asks one member after the other what all others have read, where what is here is not what the store has, we may not read that, and nobody says what is wrong: a reader
+// may have told us alone something else than the others. It is hearsay, which counts only if it makes the store's checksum. One at a time, as each tells of all pieces.
+func (n *node) inquire() {
+	if !n.unproved || n.now.Sub(n.inquired) < unheardAfter {
+		return
+	}
+	for range n.Members {
+		n.asks = (n.asks + 1) % len(n.Members)
+		if n.neighbours[n.asks].link == nil {
+			continue
+		}
+		var of []int
+		for rank := range n.Members {
+			if rank != n.Self && rank != n.asks {
+				of = append(of, rank)
+			}
+		}
+		if len(of) > 0 {
+			n.send(n.asks, kindUnheard, appendNumbers(nil, of...))
+			n.inquired = n.now
+		}
+		return
+	}
+}
+
 // hears says whether what a peer says of a member is hearsay, of one that we hear ourselves.
 func (n *node) hears(of, from int) bool {
 	return of != from && of != n.Self && of < len(n.neighbours) && n.neighbours[of].link != nil

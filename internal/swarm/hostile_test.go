@@ -1384,6 +1384,66 @@ func TestLiarThatServesItsLies(t *testing.T) {
 	}
 }
 
+// Nor if it tells that one alone another digest than all others of what only it has read, and gives it bytes that fit: then it asks the others.
+func TestLiarAboutItsOwnShare(t *testing.T) {
+	const liar = 3
+	swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
+		ctx, cancel := context.WithCancel(b.t.Context())
+		b.witness = nil // nobody proves anything
+		for i := range b.configs {
+			b.configs[i].Store = slow{b.store, 1 << 20}
+		}
+		c := b.configs[0]
+		share := piece.Share(c.Layout.Count(), liar-1, liar) // n0 reads nothing
+		lies := bytes.Clone(b.data)
+		for p := share.Lo; p < share.Hi; p++ {
+			off, _ := c.Layout.Span(p)
+			lies[off] ^= 1
+		}
+		says := func(c *peer.Conn) []byte {
+			if c.Name() == "n0" {
+				return lies
+			}
+			return b.data
+		}
+		wait := b.stranger(ctx, func(conn *peer.Conn) {
+			if conn.Name() != "n0" { // which is to get it from nobody else first
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+				}
+			}
+			for p := share.Lo; p < share.Hi; p++ {
+				off, size := c.Layout.Span(p)
+				sendDigests(conn, digest{p, exchange.Entry{Sum: b.object.Checksum.Algorithm.Update(0, says(conn)[off:off+size]), Reader: liar}})
+			}
+			conn.WriteFrame(kindHave, appendHave(nil, []piece.Range{share}))
+			conn.WriteFrame(kindUnchoke, nil)
+		}, func(conn *peer.Conn, kind byte, payload []byte) {
+			if kind != kindRequest {
+				return
+			}
+			r, err := parseRequest(payload, c.Layout)
+			if err != nil {
+				t.Error(err)
+			}
+			for block := r.Lo; block < r.Hi; block++ {
+				off, size := blockSpan(c.Layout, r.Piece, block)
+				conn.WriteFrame(kindBlock, appendBlockHeader(nil, blockHeader{r.Piece, block}), says(conn)[off:off+int64(size)])
+			}
+		})
+		b.share(0)
+		b.within(time.Hour)
+		b.run()
+		cancel()
+		wait()
+		b.complete(BySource, 0, 1, 2)
+		if f := b.faultsOf(0); !strings.Contains(f, "n3: says that piece") || strings.Contains(f, "n1: ") || strings.Contains(f, "n2: ") {
+			t.Errorf("n0 says: %s", f)
+		}
+	})
+}
+
 // One that may not read the store, and to which nobody says what of that which has come is wrong, says so in the end, whatever else is said meanwhile.
 func TestNobodySaysWhatIsWrong(t *testing.T) {
 	for name, says := range map[string]exchange.Entry{

@@ -63,6 +63,8 @@ type node struct {
 	weighed  bool            // whose word counts, since anything was last said
 	weighs   time.Time       // before it that is not looked at again
 	unproved bool            // NoAccess: what is here does not make what the store says, and nothing has been said since that could mend that
+	inquired time.Time       // when we last asked a member what others have read, for that; zero: never
+	asks     int             // the rank of that member
 	proved   map[int]bool    // by object: whether its digests, which have not changed since, make what the store says of it
 	asked    time.Time       // when giveWork was last sent
 	deaf     []int           // peers that leave too much unread
@@ -457,6 +459,7 @@ func (n *node) tick(ctx context.Context) {
 	}
 	n.unheard(silent...)
 	n.repeatAgain()
+	n.inquire()
 	n.passOn()
 	fromStore := unit.Bytes(n.fromStore.Load())
 	n.turns.Note(fromStore, n.atStore() > 0 && !n.now.Before(n.quiet), n.ex.Had(), n.now)

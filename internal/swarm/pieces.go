@@ -17,16 +17,23 @@ import (
 // This file keeps what is known of pieces: their digests, who gave them, and which of ours count.
 
 // learn enters a line of a peer's into the manifest. What a member has read it
-// says itself; others are believed only of members that we do not hear.
+// says itself; others are believed only of members that we do not hear; what they say of another is kept, if we have asked for it (inquire).
 // When our file has been proved nothing that is said changes it any more.
 func (n *node) learn(from int, d digest) error {
 	if d.Term > exchange.MaxTerm {
 		return fmt.Errorf("piece %d was never audited %d times", d.Piece, d.Term)
 	}
-	if from != d.Reader && (d.Reader == n.Self || n.neighbours[d.Reader].link != nil) || n.commits || n.done {
+	if n.commits || n.done {
 		return nil
 	}
-	switch e, known := n.man.Entry(d.Piece); {
+	e, known := n.man.Entry(d.Piece)
+	if from != d.Reader && (d.Reader == n.Self || n.neighbours[d.Reader].link != nil) {
+		if known && d.Sum != e.Sum && d.Reader != n.Self && !n.inquired.IsZero() {
+			n.keep(from, d)
+		}
+		return nil
+	}
+	switch {
 	case known && d.Term > e.Term && d.Sum != e.Sum && !n.audited(from, d):
 		n.keep(from, d)
 		return nil
