@@ -1216,6 +1216,43 @@ func TestWhoReadsAgainGetsOn(t *testing.T) {
 	})
 }
 
+// Who may not read the store, and lacks the true digest of something, does not fail as long as others get on with reading the object again; if they only repeat
+// themselves it does.
+func TestOthersReadAgainForOneWithoutAccess(t *testing.T) {
+	swarmOf(t, 3, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report, c.Layout.Piece = slog.New(slog.DiscardHandler), func(Progress) {}, 64*unit.KiB
+		c.Members[0].NoAccess = true
+		n := newNode(c)
+		l := &link{rank: 1, out: newOutbox(n.mostUnread())}
+		n.neighbours[1].link = l
+		for p := range c.Layout.Count() {
+			n.enter(1, digest{p, exchange.Entry{Sum: 1, Reader: 1}})
+			n.got(p, 1, "n1")
+		}
+		n.unproved = true
+		hears := func(p int) {
+			n.now = n.now.Add(leaveAfter * 2 / 3)
+			ds := []digest{{p, exchange.Entry{Sum: 1, Reader: 1, Term: exchange.MaxTerm}}}
+			if err := n.message(evMessage{link: l, kind: kindDigests, payload: appendDigests(nil, ds)}); err != nil {
+				t.Fatal(err)
+			}
+			n.forsaken()
+		}
+		for p := range c.Layout.Count() {
+			if hears(p); n.fatal != nil {
+				t.Fatalf("it fails when piece %d has been read again: %v", p, n.fatal)
+			}
+		}
+		for range 2 {
+			hears(0)
+		}
+		if n.fatal == nil {
+			t.Error("it does not fail")
+		}
+	})
+}
+
 // A piece that somebody else has read again while we compared ours with the store is had only when it has come, or was read once more: to compare it
 // has written nothing, and what a peer still owes of it must not be written over what was.
 func TestPieceIsLostWhileItIsCompared(t *testing.T) {

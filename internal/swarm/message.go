@@ -153,6 +153,9 @@ func (n *node) message(ev evMessage) error {
 			}
 			if d.Reader == rank && d.Term == exchange.MaxTerm && nb.rereads(d.Piece, n.Layout.Count()) {
 				nb.moved = n.now
+				if n.Members[n.Self].NoAccess { // it is for such as we are
+					n.moved = n.now
+				}
 			}
 		}
 	case kindRequest, kindCancel:
