@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,6 +106,7 @@ Modes, from the plainest to the best:
 			took := time.Since(began)
 			limit = 0 // what follows is no planning
 			v := newPlanView(g, p, plan, transfers, took)
+			v.maxMin = o.MaxMin
 			if err := cmd.Context().Err(); err != nil {
 				return err
 			}
@@ -127,6 +129,9 @@ Modes, from the plainest to the best:
 			if asJSON {
 				d := v.document()
 				d.Modes = modes
+				if explain {
+					d.Why = v.why()
+				}
 				err = printJSON(w, d)
 			} else {
 				v.head(w)
@@ -159,7 +164,7 @@ Modes, from the plainest to the best:
 	f.IntVar(&o.Work, "work", 0, "`number` of exchanges and columns of linear programs after which planning ends with what it has (default: no limit)")
 	f.Uint64Var(&o.Seed, "seed", 1, "`number` that the randomness of flat and random begins with")
 	f.DurationVar(&within, "within", 0, "`time` after which the plan is taken as it is, with --compare of each mode; another one each time, unlike with --work (default: no limit)")
-	f.BoolVar(&explain, "explain", false, "say for each destination why it gets its data so, and what binds it")
+	f.BoolVar(&explain, "explain", false, "say for each destination why it has its data from whom it has it, what holds it back, and what other sources would give; with --json as \"why\"")
 	f.BoolVar(&compare, "compare", false, "show all modes beside each other, instead of the flows; with --json beside them, as \"modes\"")
 	f.StringVar(&svg, "svg", "", "`file` to draw the plan into")
 	jsonFlag(cmd, &asJSON)
@@ -177,6 +182,7 @@ type planView struct {
 	finish    []float64 // by transfer, in seconds
 	arrives   []float64 // by transfer: the rate of all its destinations together
 	flowing   []int     // by transfer: its flows
+	maxMin    bool
 }
 
 func newPlanView(g *topo.Graph, p *planner.Planner, plan *planner.Plan, transfers []planner.Transfer, took time.Duration) *planView {
@@ -207,6 +213,7 @@ type planDocument struct {
 	Links       []planLink        `json:"links"`
 	Transfers   []planTransfer    `json:"transfers"`
 	Modes       []planMode        `json:"modes,omitempty"` // with --compare
+	Why         []planWhy         `json:"why,omitempty"`   // with --explain
 }
 
 type planClass struct {
@@ -465,69 +472,25 @@ func (s span) String() string {
 	return least + " to " + most
 }
 
-// unreachable prints who can have nothing in any plan.
+// unreachable prints who can have nothing in any plan, those of a transfer with the same reason together.
 func (v *planView) unreachable(w io.Writer) {
-	for i, u := range v.plan.Unreachable {
+	type cause struct {
+		transfer int
+		reason   string
+	}
+	all := slices.SortedStableFunc(slices.Values(v.plan.Unreachable), func(a, b planner.Unreachable) int {
+		return cmp.Or(a.Transfer-b.Transfer, cmp.Compare(a.Reason, b.Reason))
+	})
+	for i, of := range runs(all, func(u planner.Unreachable) cause { return cause{u.Transfer, u.Reason} }) {
 		if i == most {
-			fmt.Fprintf(w, "and %d more\n", len(v.plan.Unreachable)-i)
+			fmt.Fprintln(w, "and more, for other reasons or of other transfers; --json has all")
 			break
 		}
-		fmt.Fprintf(w, "unreachable: %s to %s: %s\n", v.transfers[u.Transfer].Name, v.g.Name(u.Destination), u.Reason)
-	}
-}
-
-// explain says for each destination why.
-func (v *planView) explain(w io.Writer) {
-	fmt.Fprintf(w, "\nWhy. The price of a byte per second is how many bytes per second of throughput it takes from elsewhere;\nat a destination it is worth one.\n")
-	if len(v.plan.Classes) > 1 {
-		fmt.Fprintf(w, "Each class has its own prices, beside what the classes before it have.\n")
-	}
-	for _, r := range v.p.Explain(v.plan) {
-		fmt.Fprintf(w, "%s to %s: %s", v.transfers[r.Transfer].Name, v.g.Name(r.Destination), rateOf(r.Rate))
-		for i, o := range r.From {
-			if i == 4 {
-				fmt.Fprintf(w, ", and %s more", count(len(r.From)-i, "flow"))
-				break
-			}
-			if i > 0 {
-				fmt.Fprint(w, ",")
-			}
-			fmt.Fprintf(w, " from %s", v.g.Name(o.Source))
-			if o.Before != o.Source {
-				fmt.Fprintf(w, " by way of %s", v.g.Name(o.Before))
-			}
-			if len(r.From) > 1 {
-				fmt.Fprintf(w, " %s", rateOf(o.Rate))
-			}
+		var names []string
+		for _, u := range of {
+			names = append(names, v.g.Name(u.Destination))
 		}
-		if len(r.Full) > 0 {
-			c := topo.Channel(r.Full[0].Channel)
-			fmt.Fprintf(w, "; full: %s to %s (%s", v.g.Name(v.g.From(c)), v.g.Name(v.g.To(c)), rateOf(r.Full[0].Rate))
-			if r.Full[0].Worth > 1e-6 {
-				fmt.Fprintf(w, ", price %.2f", r.Full[0].Worth)
-			}
-			fmt.Fprint(w, ")")
-		}
-		if len(r.Cost) == 0 {
-			fmt.Fprintln(w)
-			continue
-		}
-		fmt.Fprint(w, "; directly it would cost")
-		for i, c := range r.Cost {
-			if i == 3 {
-				fmt.Fprintf(w, ", and from %d more as much or more", len(r.Cost)-i)
-				break
-			}
-			if i > 0 {
-				fmt.Fprint(w, ",")
-			}
-			if math.IsInf(c.Price, 1) {
-				fmt.Fprintf(w, " from %s nothing comes", v.g.Name(c.Source))
-				continue
-			}
-			fmt.Fprintf(w, " %.2f from %s", c.Price, v.g.Name(c.Source))
-		}
-		fmt.Fprintln(w)
+		fmt.Fprintf(w, "unreachable: %s to %s: %s\n", v.transfers[of[0].Transfer].Name, listed(names), of[0].Reason)
 	}
 }
 
