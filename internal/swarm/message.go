@@ -10,7 +10,7 @@ import (
 	"github.com/freshet/freshet/steal"
 )
 
-// This file says to peers what is to be said, and hears what they say. What they say of pieces is taken up in pieces.go.
+// This file says to peers what is to be said, and hears what they say. What they say of pieces is taken up in words.go.
 
 func (n *node) rechoke() {
 	for _, c := range n.ex.Rechoke(n.now) {

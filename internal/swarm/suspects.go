@@ -1,0 +1,192 @@
+package swarm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/freshet/freshet/piece"
+)
+
+// This file is about pieces that came otherwise than their digests say: who has them wrong, the giver, or who said what they are. Who may read the store looks; who may not
+// asks another, and gives up who gave what nobody else says.
+
+// suspect is who has sent a piece that does not have the digest that it should, and which one it has.
+type suspect struct {
+	rank  int
+	sum   uint64
+	since time.Time
+	asked bool // NoAccess: others, for the same piece
+	alone bool // likewise: nobody else had it
+}
+
+// heardWithin is how long one that may not read the store waits for another word of a piece that came otherwise than it was told: who has
+// the piece has heard that already, and so should we.
+const heardWithin = 2 * time.Second
+
+// suspect takes a piece out of the exchange, and has it read from the store, if we may; else it is asked of others, if any have it.
+func (n *node) suspect(p int, s suspect) {
+	if n.Members[n.Self].NoAccess {
+		n.keepGift(p, s)
+		again := n.suspects[p].asked && n.suspects[p].rank == s.rank
+		if n.ex.Withdrawn(s.rank, p); n.ex.Held(p) && !again {
+			n.sendCancels(n.ex.Spoiled(p)) // blocks of several would tell of nobody
+			s.asked = true
+			n.suspects[p] = s
+			return
+		}
+		s.alone = !n.ex.Held(p)
+		n.reinstate(s.rank, p)
+	}
+	n.sendCancels(n.ex.Abandon(p))
+	if !n.ex.Reserve(p) { // it is being read
+		return
+	}
+	n.suspects[p] = s
+	if !n.Members[n.Self].NoAccess {
+		n.wrong = append(n.wrong, p)
+	}
+}
+
+// confirm ends a suspicion where another says what came, if we may not read the store: the piece is asked for again.
+func (n *node) confirm(from int, d digest) {
+	if n.Members[n.Self].NoAccess && n.suspects[d.Piece].rank != from {
+		n.clear(d.Piece, d.Sum)
+	}
+}
+
+// clear ends the suspicion of who has sent a piece of this digest.
+func (n *node) clear(p int, sum uint64) {
+	if s, ok := n.suspects[p]; ok && s.sum == sum {
+		n.dismiss(p)
+	}
+}
+
+// dismiss ends a suspicion, whoever is wrong: what was withdrawn for it counts again.
+func (n *node) dismiss(p int) {
+	if s, ok := n.suspects[p]; ok {
+		delete(n.suspects, p)
+		n.ex.Unreserve(p)
+		n.reinstate(s.rank, p)
+	}
+}
+
+// reinstate has a member's copy of a piece count again, if the member lives.
+func (n *node) reinstate(rank, p int) {
+	if !n.neighbours[rank].dead {
+		n.ex.Announced(rank, piece.Range{Lo: p, Hi: p + 1})
+	}
+}
+
+// convict expels those whose bytes nobody has told us of for long enough, if we may not read the store, and nobody else gives, if others have the piece. What one has
+// said of another is no reason to: then the piece is asked for again.
+func (n *node) convict() {
+	for p, s := range n.suspects {
+		here := n.ex.Have().Has(p)
+		if !n.Members[n.Self].NoAccess || n.now.Sub(s.since) <= heardWithin || s.asked && !here && n.ex.Held(p) {
+			continue
+		}
+		if n.ex.Withdrawn(s.rank, p); s.alone && !here && n.ex.Held(p) { // others have got it meanwhile
+			s.asked, s.alone = true, false
+			n.suspects[p] = s
+			n.ex.Unreserve(p)
+			continue
+		}
+		n.dismiss(p)
+		if here || n.man.Firsthand(p) || slices.ContainsFunc(n.words[p], func(w word) bool { return !w.gave }) {
+			n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+		}
+	}
+}
+
+// judge says who is wrong about a piece that came otherwise than its digest says, now that we have read it. If what came is what the store has it was the digest. Else its giver has
+// it wrong, and is given up unless it may have been told so.
+func (n *node) judge(p int, sum uint64) {
+	s, ok := n.suspects[p]
+	delete(n.suspects, p)
+	if !ok || s.sum == sum {
+		return
+	}
+	nb := &n.neighbours[s.rank]
+	n.ex.Withdrawn(s.rank, p)
+	switch {
+	case n.said(p, s):
+	case n.deceived(s.rank, p):
+		n.fault(n.Members[s.rank].Name, fmt.Sprintf("sent wrong bytes for piece %d, as another may have told it", p))
+		for q := range n.Layout.Count() {
+			if e, known := n.man.Entry(q); known && nb.deceivers[e.Reader] {
+				n.ex.Withdrawn(s.rank, q)
+			}
+		}
+	default:
+		n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+	}
+	n.wrong = slices.DeleteFunc(n.wrong, func(q int) bool { // what else it sent so others may give
+		more, ok := n.suspects[q]
+		e, _ := n.man.Entry(q)
+		if !ok || more.rank != s.rank || !nb.dead && !nb.deceivers[e.Reader] {
+			return false
+		}
+		delete(n.suspects, q)
+		n.ex.Unreserve(q)
+		return true
+	})
+}
+
+// repeats notes that a peer has given one more piece wrong of a reader that may have told it so: there is nothing to look up. It is given up if it has given that very
+// piece wrong before: it has said again that it has it.
+func (n *node) repeats(rank, p int) {
+	nb := &n.neighbours[rank]
+	n.ex.Withdrawn(rank, p)
+	n.sendCancels(n.ex.Abandon(p))
+	if nb.wrong[p] {
+		n.expel(rank, fmt.Errorf("sent wrong bytes for piece %d again", p))
+		return
+	}
+	if nb.wrong == nil {
+		nb.wrong = map[int]bool{}
+	}
+	nb.wrong[p] = true
+}
+
+// said says whether another than the giver of a piece has said that it is what came: then the giver believed that.
+func (n *node) said(p int, s suspect) bool {
+	e, _ := n.man.Entry(p)
+	return e.Sum == s.sum && n.man.Said(p) != s.rank || n.others(p, s.sum, []int{s.rank})
+}
+
+// deceived says whether a peer that has given other bytes of a piece than the store has may have been told so, by one that has told us something else, or by anybody, of one that it may not hear.
+// One member may deceive many. That two have deceived the same peer is not supposed: of all that a peer has given wrong, that nobody is left who can have told it so tells that it lies itself.
+func (n *node) deceived(rank, p int) bool {
+	e, _ := n.man.Entry(p)
+	if !n.man.Firsthand(p) || n.neighbours[e.Reader].dead {
+		return true
+	}
+	by := map[int]bool{e.Reader: true}
+	for _, reader := range n.alike[p] {
+		by[reader] = true
+	}
+	for _, w := range n.words[p] {
+		by[w.from] = by[w.from] || !w.gave
+	}
+	nb := &n.neighbours[rank]
+	maps.DeleteFunc(by, func(other int, spoke bool) bool {
+		return !spoke || other == rank || other == n.Self || nb.deceivers != nil && !nb.deceivers[other]
+	})
+	nb.deceivers = by
+	return len(by) > 0
+}
+
+// acquit ends the suspicions that an order was to look into, and could not: nobody is given up, but those pieces come
+// from others. It says whether that was what the order was for.
+func (n *node) acquit(f *fetch) (any bool) {
+	for p := range f.take {
+		if s, ok := n.suspects[p]; ok {
+			delete(n.suspects, p)
+			n.ex.Withdrawn(s.rank, p)
+			any = true
+		}
+	}
+	return any
+}
