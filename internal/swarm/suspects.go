@@ -156,8 +156,9 @@ func (n *node) said(p int, s suspect) bool {
 	return e.Sum == s.sum && n.man.Said(p) != s.rank || n.others(p, s.sum, []int{s.rank})
 }
 
-// deceived says whether a peer that has given other bytes of a piece than the store has may have been told so, by one that has told us something else, or by anybody, of one that it may not hear.
-// One member may deceive many. That two have deceived the same peer is not supposed: of all that a peer has given wrong, that nobody is left who can have told it so tells that it lies itself.
+// deceived says whether a peer that has given other bytes of a piece than the store has may have been told so: by one that has told us something else, or, of what one has read
+// that it may not hear, by anybody. One member may deceive many; that two have deceived the same peer is not supposed. Where nobody is left that can have told it all that
+// it has given wrong, it lies itself. It takes nobody into account that has said nothing of the piece to us.
 func (n *node) deceived(rank, p int) bool {
 	e, _ := n.man.Entry(p)
 	if !n.man.Firsthand(p) || n.neighbours[e.Reader].dead {
