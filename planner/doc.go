@@ -34,6 +34,14 @@
 // proved. Weights count in the objective. Priorities are planned one after the other: what a class has reached becomes a row of the program of the next. Max-min
 // fairness is a program for each level (tide.go).
 //
+// Who has next to nothing is starved (Negligible), and Explain says of everybody which link holds them back, and what other sources would give.
+//
+// # Changes
+//
+// Transfers come and go, and links become wider and narrower: Add, Remove, SetRate. Programs keep their pipelines and their bases, and go on from there; few exchanges give a plan
+// that holds the floor again and is nearly as good as the one that comes in the end (kept.go). With weights or priorities, and when a rate becomes 0 or was 0, programs begin anew,
+// with the pipelines of the last plan.
+//
 // # Purity
 //
 // The package reads no clock and no file, and draws from the seed that it is given. Whoever has little time calls Step as often as
