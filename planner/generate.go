@@ -177,7 +177,7 @@ func (g *generation) values(k int, less float64) (v []float64, some bool) {
 		v = make([]float64, len(d.dests))
 		for i, h := range d.dests {
 			v[i] = g.valueOf(k, h)
-			some = some || v[i] > least
+			some = some || v[i] > leastGain
 			v[i] -= less
 		}
 		return v, some
@@ -186,15 +186,15 @@ func (g *generation) values(k int, less float64) (v []float64, some bool) {
 	for i, h := range d.sub.place {
 		if d.sub.kind[i] == dest {
 			v[i] = g.valueOf(k, h)
-			some = some || v[i] > least
+			some = some || v[i] > leastGain
 			v[i] -= less
 		}
 	}
 	return v, some
 }
 
-// least is what a pipeline must be worth more than it costs, to be worth a column.
-const least = 1e-7
+// leastGain is what a pipeline must be worth more than it costs, to be worth a column.
+const leastGain = 1e-7
 
 // certain says whether pricing knows of nothing better for d.
 func (d *demand) certain() bool { return d.sub != nil || d.legs == nil || d.legs.certain() }
@@ -212,7 +212,7 @@ func (g *generation) price(last bool) (added int) {
 			continue
 		}
 		all, some := g.values(k, 0)
-		if !some || d.sub == nil && d.legs == nil { // no destination is worth more than least, or the transfer is not priced: at no value at all no pipeline gains
+		if !some || d.sub == nil && d.legs == nil { // no destination is worth more than leastGain, or the transfer is not priced: at no value at all no pipeline gains
 			for _, h := range d.dests {
 				raise[h] = max(raise[h], g.valueOf(k, h))
 			}
@@ -233,7 +233,7 @@ func (g *generation) price(last bool) (added int) {
 				all, _ = g.values(k, less)
 			}
 			walks, profit := g.pricer.of(d, all, false)
-			if profit <= least {
+			if profit <= leastGain {
 				less += max(profit, 0) // a pipeline gains less than all together, and has a destination at least
 				break
 			}
@@ -329,7 +329,7 @@ func (g *generation) gains(k int, walks [][]int32) (gain []pipe, most float64) {
 			v += g.valueOf(k, h)
 		}
 		most = max(most, v/float64(p.served()))
-		if v > least {
+		if v > leastGain {
 			gain = append(gain, p)
 		}
 	}

@@ -6,11 +6,11 @@ import (
 
 // Stages of planning. After a change the programs are as good as ready, and those that glide are soon; there the one with floors goes first.
 const (
-	finding  = iota // theta, what all can have at once
-	throughs        // the optimum without floors
-	floored         // and with them
-	weighing        // by weights and priorities
-	rising          // fairness alone
+	finding    = iota // theta, what all can have at once
+	floorless         // the optimum without floors
+	withFloors        // and with them
+	weighing          // by weights and priorities
+	rising            // fairness alone
 	done
 )
 
@@ -25,11 +25,11 @@ func (p *Planner) Step() (more bool, err error) {
 				return more, err
 			}
 		}
-		p.stage = throughs
+		p.stage = floorless
 		if p.early = p.share > 0 && (p.warm && p.floored != nil || !p.warm && !many && p.Pairs() >= glidesFrom); p.early {
-			p.stage = floored
+			p.stage = withFloors
 		}
-	case throughs:
+	case floorless:
 		if p.free == nil {
 			have := p.net.rate
 			if many && p.share > 0 {
@@ -52,9 +52,9 @@ func (p *Planner) Step() (more bool, err error) {
 		case p.begun || p.rest != nil && value >= bound*(1-p.near()):
 			p.stage = weighing
 		default:
-			p.stage = floored
+			p.stage = withFloors
 		}
-	case floored:
+	case withFloors:
 		if p.floored == nil {
 			if p.free != nil {
 				p.floored = p.free.copied(p.even())
@@ -75,7 +75,7 @@ func (p *Planner) Step() (more bool, err error) {
 		}
 		p.stage = weighing
 		if p.early {
-			p.stage = throughs
+			p.stage = floorless
 		}
 	case weighing:
 		classes := p.classes()
@@ -168,9 +168,9 @@ func (p *Planner) over() bool {
 	switch further := p.uneven() || p.o.MaxMin; {
 	case p.stage == finding:
 		part = 0.25
-	case p.stage == throughs && (p.share > 0 && !p.early || further):
+	case p.stage == floorless && (p.share > 0 && !p.early || further):
 		part = 0.5
-	case p.stage == floored && (p.early || further):
+	case p.stage == withFloors && (p.early || further):
 		part = 0.75
 	}
 	return p.o.Work > 0 && float64(p.spent) >= part*float64(p.o.Work)
