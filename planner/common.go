@@ -143,7 +143,7 @@ func (c *common) add(k int, set []pipe, shares []float64) bool {
 
 // round solves, and adds the cheapest set of each transfer. It says whether there is more to gain.
 func (c *common) round() (more bool, err error) {
-	if _, _, err := c.market.solve(); err != nil {
+	if _, err := c.market.solve(); err != nil {
 		return false, err
 	}
 	c.rates = c.market.held()

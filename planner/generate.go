@@ -142,7 +142,7 @@ func (g *generation) take(p pipe) bool {
 
 // solve solves the program of the pipes that there are.
 func (g *generation) solve() error {
-	value, _, err := g.market.solve()
+	value, err := g.market.solve()
 	g.value = value
 	return err
 }

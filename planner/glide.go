@@ -13,7 +13,7 @@ const (
 // glides is a round of a generation that is not solved, but glides. From where that ends the simplex method goes on, if it has to.
 func (p *Planner) glides(g *generation) (more bool, err error) {
 	before := g.market.work()
-	if _, _, err := g.market.ask(g.glide); err != nil {
+	if _, err := g.market.ask(g.glide); err != nil {
 		return false, err
 	}
 	g.value = 0

@@ -266,7 +266,7 @@ func TestThetaBesideOneThatIsNotPriced(t *testing.T) {
 				m.prog.Row(0, append(pairs[member{k, h}], lp.Entry{At: theta, Value: 1})...)
 			}
 		}
-		want, _, err := m.solve()
+		want, err := m.solve()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +326,7 @@ func ranked(t *testing.T, p *Planner, share float64) (optima []float64) {
 				entries = append(entries, lp.Entry{At: c.at, Value: m.prog.Cost[c.at]})
 			}
 		}
-		v, _, err := m.solve()
+		v, err := m.solve()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -419,7 +419,7 @@ func fairest(t *testing.T, p *Planner) map[member]float64 {
 					}
 					m.prog.Floor(floor*(1-1e-6)/m.unit, 1e5, es...)
 				}
-				if _, _, err := m.solve(); err != nil {
+				if _, err := m.solve(); err != nil {
 					t.Fatal(err)
 				}
 				return level + m.rate(top)

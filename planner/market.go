@@ -45,16 +45,16 @@ func (m *market) add(worth float64, uses []use, more ...lp.Entry) int32 {
 	return m.prog.Column(worth, append(entries, more...)...)
 }
 
-// solve solves the program, and believes only what it has checked. bound is what the prices prove about these
-// columns.
-func (m *market) solve() (value, bound float64, err error) { return m.ask(m.solver) }
+// solve solves the program, and believes only what it has checked. value is what the columns bring, in bytes per second by worth.
+func (m *market) solve() (value float64, err error) { return m.ask(m.solver) }
 
-func (m *market) ask(solver lp.Solver) (value, bound float64, err error) {
+// ask is solve by whatever solver, which may end before the optimum.
+func (m *market) ask(solver lp.Solver) (value float64, err error) {
 	if m.sol, err = solver.Solve(m.prog); err != nil {
-		return 0, 0, fmt.Errorf("planner: %w", err)
+		return 0, fmt.Errorf("planner: %w", err)
 	}
-	if value, bound, err = m.prog.Check(m.sol); err != nil {
-		return 0, 0, fmt.Errorf("planner: %w", err)
+	if value, _, err = m.prog.Check(m.sol); err != nil {
+		return 0, fmt.Errorf("planner: %w", err)
 	}
 	for _, v := range [][]float64{m.sol.X, m.sol.Y} { // what rounding has left below zero
 		for i := range v {
@@ -71,7 +71,7 @@ func (m *market) ask(solver lp.Solver) (value, bound float64, err error) {
 			m.price[c] = 0
 		}
 	}
-	return value * m.unit, bound * m.unit, nil
+	return value * m.unit, nil
 }
 
 // soon is what so many exchanges from where the program was make of it; see try. ok is false if that is no longer a point to begin at.

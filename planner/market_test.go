@@ -29,7 +29,7 @@ func TestPricesAreNotNegative(t *testing.T) {
 		q, _ := n.pipe(0, hosts)
 		m.add(float64(q.served()), q.use)
 	}
-	if _, _, err := m.solve(); err != nil {
+	if _, err := m.solve(); err != nil {
 		t.Fatal(err)
 	}
 	for c, price := range m.price {

@@ -375,7 +375,7 @@ func (n *Network) climb(demands []demand, pipes []pipe, solver *lp.Simplex, agai
 		for i := range pipes {
 			columns[i] = m.add(worth(&pipes[i]), pipes[i].use)
 		}
-		total, _, err = m.solve()
+		total, err = m.solve()
 		kept = solver.Keep()
 		return err
 	}
@@ -426,7 +426,7 @@ func (n *Network) climb(demands []demand, pipes []pipe, solver *lp.Simplex, agai
 			nextPipes, next = append(nextPipes, fresh[i]), append(next, m.add(worth(&fresh[i]), fresh[i].use))
 		}
 		sol, price := m.sol, slices.Clone(m.price)
-		value, _, err := m.solve()
+		value, err := m.solve()
 		if err != nil {
 			return nil, err
 		}

@@ -639,7 +639,7 @@ func (p *Planner) shares(pipes []pipe, have []float64) ([]float64, error) {
 		if len(columns) == 0 {
 			continue
 		}
-		if _, _, err := m.solve(); err != nil {
+		if _, err := m.solve(); err != nil {
 			return nil, err
 		}
 		got := make([]float64, len(columns))

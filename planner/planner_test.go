@@ -452,7 +452,7 @@ func brute(t *testing.T, p *Planner, share float64) (best, theta float64) {
 				m.prog.Floor(floor/m.unit, 1e5, pairs[o]...)
 			}
 		}
-		v, _, err := m.solve()
+		v, err := m.solve()
 		if err != nil {
 			t.Fatal(err)
 		}
