@@ -13,12 +13,7 @@ const crumb = 1e-5
 // pipelines that they are in, the widest first, as far as capacities have room. Where somebody would
 // not come to the floor again a crumb stays. rates are changed in place.
 func (n *Network) sweep(pipes []pipe, rates []float64, floor float64) {
-	has := map[member]float64{}
-	for i := range pipes {
-		for _, h := range pipes[i].hosts[1:] {
-			has[member{pipes[i].demand, h}] += rates[i]
-		}
-	}
+	has := arrivals(pipes, rates)
 	var crumbs []int
 	for i := range pipes {
 		if rates[i] > 0 && !slices.ContainsFunc(pipes[i].hosts[1:], func(h int32) bool { return rates[i] >= crumb*has[member{pipes[i].demand, h}] }) {

@@ -554,16 +554,9 @@ func (g *generation) short() (most float64) {
 	if g.floor == 0 {
 		return 0
 	}
-	got := map[member]float64{}
 	rates := g.rates()
 	g.net.fit(g.pipes, rates)
-	for i, r := range rates {
-		if r > 0 {
-			for _, h := range g.pipes[i].hosts[1:] {
-				got[member{g.pipes[i].demand, h}] += r
-			}
-		}
-	}
+	got := arrivals(g.pipes, rates)
 	for k := range g.demands {
 		for _, h := range g.demands[k].dests {
 			most = max(most, g.floor-got[member{k, h}])

@@ -95,12 +95,7 @@ func (p *Planner) mended(g *generation, had []pipe, rates []float64) ([]pipe, []
 // lacking raises what is given beforehand to the transfers of which a pair has less than the floor, by what it lacks and a little. It says whether there are
 // any; nobody is who is given all of it.
 func (p *Planner) lacking(laid []float64, pipes []pipe, rates []float64) (some bool) {
-	got := map[member]float64{}
-	for i := range pipes {
-		for _, h := range pipes[i].hosts[1:] {
-			got[member{pipes[i].demand, h}] += rates[i]
-		}
-	}
+	got := arrivals(pipes, rates)
 	for k := range p.demands {
 		least := p.share
 		for _, h := range p.demands[k].dests {

@@ -159,6 +159,17 @@ func (n *Network) brought(pipes []pipe, rates []float64) (sum float64) {
 	return sum
 }
 
+// arrivals are by pair what pipelines at these rates bring, in bytes per second. Who is in none has no entry.
+func arrivals(pipes []pipe, rates []float64) map[member]float64 {
+	got := map[member]float64{}
+	for i := range pipes {
+		for _, h := range pipes[i].hosts[1:] {
+			got[member{pipes[i].demand, h}] += rates[i]
+		}
+	}
+	return got
+}
+
 // left is by capacity what pipelines at these rates leave over of what capacities have.
 func (n *Network) left(have []float64, pipes []pipe, rates []float64) []float64 {
 	left := n.load(pipes, rates)

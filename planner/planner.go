@@ -532,12 +532,7 @@ func (p *Planner) risen() (pipes []pipe, rates []float64) {
 // direct are pipelines of one destination each, from the source with the widest way over what is left, for those who have nothing: the widest pipelines of
 // a transfer may all cross a link that a higher class fills.
 func (p *Planner) direct(pipes []pipe, rates, left []float64) (direct []pipe) {
-	has := map[member]float64{}
-	for i := range pipes {
-		for _, h := range pipes[i].hosts[1:] {
-			has[member{pipes[i].demand, h}] += rates[i]
-		}
-	}
+	has := arrivals(pipes, rates)
 	for k := range p.demands {
 		d := &p.demands[k]
 		for _, h := range d.dests {
