@@ -63,7 +63,7 @@ type rank struct {
 	worth       []float64 // by demand: the share of what was reached that a byte per second at one destination is, in units of the program
 }
 
-// generate begins with these pipelines.
+// generate begins with these pipelines. worth is by demand, have by capacity what may be used of it, in bytes per second.
 func (n *Network) generate(demands []demand, worth []float64, have []float64, begin []pipe) *generation {
 	g := &generation{
 		net: n, demands: demands, worth: worth, gone: make([]bool, len(demands)), at: map[string]int32{}, floors: map[member]int32{},

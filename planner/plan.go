@@ -43,19 +43,19 @@ type Class struct {
 
 // Flow is a pipeline at a rate. A destination that is in several flows of a transfer gets other bytes from each.
 type Flow struct {
-	Transfer int
+	Transfer int   // as Add numbered it
 	Hosts    []int // the source, then the destinations in order
 	Rate     float64
 }
 
-// Load is what one direction of a link carries.
+// Load is what one direction of a link carries, in bytes per second.
 type Load struct {
 	Channel int
 	Load    float64
-	Rate    float64
+	Rate    float64 // what it could carry
 }
 
-// result rates pipelines.
+// result is the plan of pipelines at these rates, in bytes per second, without a bound.
 func (p *Planner) result(pipes []pipe, rates []float64) *Plan {
 	plan := &Plan{net: p.net, rates: map[Pair]float64{}, MinRate: math.Inf(1), prices: p.priced()}
 	top := 0.0
@@ -118,6 +118,7 @@ func (p *Planner) result(pipes []pipe, rates []float64) *Plan {
 	return plan
 }
 
+// bound sets what no plan exceeds, in bytes per second, and what proves it.
 func (plan *Plan) bound(bound float64, by string) {
 	plan.Bound, plan.BoundBy, plan.Gap = bound, by, 0
 	if bound > 0 {
@@ -125,5 +126,5 @@ func (plan *Plan) bound(bound float64, by string) {
 	}
 }
 
-// Rate is what a destination gets.
+// Rate is what a destination gets, in bytes per second; 0 if it is in no flow.
 func (plan *Plan) Rate(p Pair) float64 { return plan.rates[p] }

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -92,7 +93,11 @@ type proof struct {
 // rows of the program they follow if that plan is not near enough to the bound.
 const manyPairs = 6000
 
-// New returns a planner for a network, without transfers. The network is this planner's alone from then on.
+// errNoTree is what is wrong with mode Exact elsewhere.
+var errNoTree = errors.New("mode exact: the network is not a tree whose hosts have one link each; take optimal")
+
+// New returns a planner for a network, without transfers. The network is this planner's alone from then on. An error names the option that is not as
+// its field says, or is that Exact is for trees.
 func New(net *Network, o Options) (*Planner, error) {
 	if o.Mode == "" {
 		o.Mode = Optimal
@@ -107,13 +112,15 @@ func New(net *Network, o Options) (*Planner, error) {
 	case o.Work < 0:
 		return nil, fmt.Errorf("work %d: want a number of exchanges, not negative", o.Work)
 	case o.Mode == Exact && !net.tree:
-		return nil, fmt.Errorf("mode exact: the network is not a tree whose hosts have one link each; take optimal")
+		return nil, errNoTree
 	}
 	net.second, net.enough = o.Second, o.Enough
 	return &Planner{net: net, o: o, many: manyPairs, patience: patience}, nil
 }
 
-// Add adds a transfer and returns its number, under which plans have it.
+// Add adds a transfer and returns its number, under which plans have it: 0, 1, … in the order in which they come, whatever has gone. An error says what is
+// wrong with it: its weight is out of range, it has no source, a place is not a host. Then nothing has changed. A destination that cannot be
+// reached is no error; plans list it (Plan.Unreachable).
 func (p *Planner) Add(t Transfer) (int, error) {
 	k := len(p.demands)
 	d, lost, err := p.net.normal(k, t)
@@ -128,7 +135,7 @@ func (p *Planner) Add(t Transfer) (int, error) {
 	return k, nil
 }
 
-// Remove takes a transfer out.
+// Remove takes a transfer out, by the number that Add gave it; no other number will do. It leaves its number behind, and its columns in the programs.
 func (p *Planner) Remove(transfer int) {
 	gone := func(q pipe) bool { return q.demand == transfer }
 	p.demands[transfer] = demand{weight: 1}
@@ -142,7 +149,8 @@ func (p *Planner) Remove(transfer int) {
 	p.again(false)
 }
 
-// SetRate changes what a channel carries, in bytes per second; of a half-duplex link both directions change.
+// SetRate changes what a channel of the topology carries, in bytes per second; of a half-duplex link both directions change. From or to 0 destinations come
+// within reach or out of it, and programs begin anew. A rate that is negative, infinite or not a number is an error, and changes nothing.
 func (p *Planner) SetRate(channel int, rate float64) error {
 	if !(rate >= 0) || math.IsInf(rate, 1) {
 		return fmt.Errorf("rate %g: want a number of bytes per second, not negative", rate)
@@ -230,7 +238,7 @@ func (p *Planner) widest(k int) (pipes []pipe) {
 }
 
 // First is a plan at once, without a linear program: the widest pipelines of each transfer, at
-// rates that are fair. Its bound is what the destinations' links let in.
+// rates that are fair. Its bound is what the destinations' links let in. It has no floor. O(uses of the pipelines × log capacities), see fill.
 func (p *Planner) First() *Plan {
 	p.clip()
 	rates := p.fair(p.first, slices.Clone(p.net.rate), p.weight)
@@ -240,7 +248,7 @@ func (p *Planner) First() *Plan {
 	return plan
 }
 
-// fair gives pipelines their max-min rates of what is left, by weight, higher priorities first. left becomes what is left over.
+// fair gives pipelines their max-min rates of what is left, by weight, higher priorities first. left is by capacity, and becomes what is left over.
 func (p *Planner) fair(pipes []pipe, left []float64, weight func(q *pipe) float64) []float64 {
 	rates := make([]float64, len(pipes))
 	for _, class := range p.classes() {
@@ -306,7 +314,8 @@ func (p *Planner) uneven() bool {
 	return false
 }
 
-// Bound is the best bound on throughput that is proved so far, and the throughput of the columns so far.
+// Bound is the best bound on throughput that is proved so far, and the throughput of the columns so far, in bytes per second: infinite and 0 before the
+// first program has been solved.
 func (p *Planner) Bound() (value, bound float64) {
 	bound = math.Inf(1)
 	if p.free != nil && p.free.solved() {
@@ -322,13 +331,14 @@ func (p *Planner) Bound() (value, bound float64) {
 }
 
 // Plan is the plan as good as the steps so far have made it. It takes a linear program of the pipelines that there are;
-// those that it uses are what planning begins from after a change.
+// those that it uses are what planning begins from after a change. An error is that no solver has an answer to a program that passes lp.Program.Check.
 func (p *Planner) Plan() (*Plan, error) { return p.In(p.o.Mode) }
 
-// In is Plan in another mode.
+// In is Plan in another mode, for the same transfers and options. Steps before make Optimal and Single better, and find the floor of all. An error is as of
+// Plan, or that there is no such mode, or not on this network.
 func (p *Planner) In(mode string) (*Plan, error) {
 	if mode == Exact && !p.net.tree {
-		return nil, fmt.Errorf("mode exact: the network is not a tree whose hosts have one link each; take optimal")
+		return nil, errNoTree
 	}
 	p.clip()
 	var pipes []pipe
@@ -611,7 +621,7 @@ func (p *Planner) allot(pipes []pipe) ([]float64, error) {
 // less than a second come to their end.
 const patience = 30
 
-// shares gives pipelines what the program gives them of what capacities have, one class after the other. When somebody has enough in the middle of it,
+// shares gives pipelines what the program gives them of what capacities have, one class after the other, in bytes per second; have becomes what is left over. When somebody has enough in the middle of it,
 // what is left over is shared out fairly; or all is, if that is more.
 func (p *Planner) shares(pipes []pipe, have []float64) ([]float64, error) {
 	rates := make([]float64, len(pipes))
@@ -654,7 +664,7 @@ func (p *Planner) shares(pipes []pipe, have []float64) ([]float64, error) {
 	return rates, nil
 }
 
-// finished are rates with a fair share of what they leave over, or fair shares of all, whichever is worth more.
+// finished are rates with a fair share of what they leave over of have, by capacity, or fair shares of all of it, whichever is worth more.
 func (p *Planner) finished(pipes []pipe, rates, have []float64) []float64 {
 	worth := func(rates []float64) (sum float64) {
 		for i := range pipes {

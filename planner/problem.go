@@ -13,7 +13,7 @@ const (
 	MostWeight  = 1e3
 )
 
-// Transfer is data that some hosts have and others need.
+// Transfer is data that some hosts have and others need. Hosts are numbered as in the topology.
 type Transfer struct {
 	Name         string
 	Size         float64 // bytes; 0: not said
@@ -47,7 +47,7 @@ type Pair struct {
 	Destination int // host
 }
 
-// normal checks a transfer and takes out of it what is there twice or cannot be.
+// normal checks a transfer and takes out of it what is there twice or cannot be; index is its number. An error is what Add returns.
 func (n *Network) normal(index int, t Transfer) (demand, []Unreachable, error) {
 	d := demand{weight: t.Weight, priority: t.Priority}
 	bad := func(format string, args ...any) (demand, []Unreachable, error) {

@@ -14,7 +14,8 @@ const (
 	done
 )
 
-// Step makes the plan better, by one round of column generation, or its bound. It says whether there is more to do.
+// Step makes the plan better, by one round of column generation, or its bound. It says whether there is more to do. An error is that no solver has an answer
+// to a program that passes lp.Program.Check.
 func (p *Planner) Step() (more bool, err error) {
 	p.clip()
 	many := p.Pairs() > p.many

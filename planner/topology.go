@@ -6,7 +6,8 @@ import (
 	"github.com/freshet/freshet/topo"
 )
 
-// On returns the network that a topology describes. Places and channels have the same numbers in both.
+// On returns the network that a topology describes. Places and channels have the same numbers in both. The graph stays as it is, whatever SetRate says.
+// O(places + links).
 func On(g *topo.Graph) *Network {
 	n := &Network{hosts: g.Hosts(), names: make([]string, g.Places()), out: make([][]int32, g.Places())}
 	for p := range n.names {
