@@ -179,19 +179,36 @@ type planView struct {
 	plan      *planner.Plan
 	transfers []planner.Transfer
 	took      time.Duration
-	finish    []float64 // by transfer, in seconds
+	finish    []float64 // by transfer, in seconds, see finishes
 	arrives   []float64 // by transfer: the rate of all its destinations together
 	flowing   []int     // by transfer: its flows
 	maxMin    bool
 }
 
 func newPlanView(g *topo.Graph, p *planner.Planner, plan *planner.Plan, transfers []planner.Transfer, took time.Duration) *planView {
-	v := &planView{g: g, p: p, plan: plan, transfers: transfers, took: took, finish: p.Finish(plan), arrives: make([]float64, len(transfers)), flowing: make([]int, len(transfers))}
+	v := &planView{g: g, p: p, plan: plan, transfers: transfers, took: took, finish: finishes(p, plan, transfers), arrives: make([]float64, len(transfers)), flowing: make([]int, len(transfers))}
 	for _, f := range plan.Flows {
 		v.arrives[f.Transfer] += f.Rate * float64(len(f.Hosts)-1)
 		v.flowing[f.Transfer]++
 	}
 	return v
+}
+
+// finishes are when transfers are through, in seconds: NaN of one without a size, infinite of one that never is, since some
+// destination is starved or none can be reached.
+func finishes(p *planner.Planner, plan *planner.Plan, transfers []planner.Transfer) []float64 {
+	finish := p.Finish(plan)
+	for _, u := range plan.Unreachable {
+		if finish[u.Transfer] == 0 { // nothing comes to any other
+			finish[u.Transfer] = math.Inf(1)
+		}
+	}
+	for k, t := range transfers {
+		if t.Size == 0 {
+			finish[k] = math.NaN()
+		}
+	}
+	return finish
 }
 
 // planDocument is what --json prints. Rates are bytes per second.
@@ -272,7 +289,7 @@ type planMode struct {
 	FinishS    *float64 `json:"finish_s"` // when the last transfer would be through; nil: no sizes, or never
 	Flows      int      `json:"flows"`
 	PlanningS  float64  `json:"planning_s"`
-	last       float64  // finish_s, infinite if never, 0 without sizes
+	last       float64  // finish_s, infinite if never, NaN without sizes
 }
 
 func finite(x float64) *float64 {
@@ -309,7 +326,7 @@ func (v *planView) document() planDocument {
 		d.Links = append(d.Links, planLink{v.g.Name(v.g.From(c)), v.g.Name(v.g.To(c)), l.Load, l.Rate})
 	}
 	for k, t := range v.transfers {
-		d.Transfers = append(d.Transfers, planTransfer{Name: t.Name, Size: t.Size, Rate: v.arrives[k], FinishS: timed(v.finish[k])})
+		d.Transfers = append(d.Transfers, planTransfer{Name: t.Name, Size: t.Size, Rate: v.arrives[k], FinishS: finite(v.finish[k])})
 	}
 	return d
 }
@@ -336,26 +353,22 @@ func (v *planView) picture(title string) []byte {
 
 func rateOf(x float64) string { return unit.Bandwidth(x).String() }
 
-// through is how people read when a transfer is through, in seconds; 0: it has no size, or nothing to do.
+// through is how people read when a transfer is through, in seconds as finishes has it.
 func through(seconds float64) string {
 	const year = 365.25 * 24 * 3600
 	switch {
-	case seconds == 0:
-		return ""
+	case math.IsNaN(seconds):
+		return "-"
 	case math.IsInf(seconds, 1):
 		return "never"
 	case seconds > 100*year: // a Duration ends at 292
 		return "over 100 years"
 	}
-	return time.Duration(seconds * 1e9).Round(100 * time.Millisecond).String()
-}
-
-// timed is when a transfer is through for programs: nil if it has no size, or never is.
-func timed(seconds float64) *float64 {
-	if seconds == 0 {
-		return nil
+	d, digit := time.Duration(seconds*1e9), 100*time.Millisecond
+	for d < 10*digit && digit > time.Microsecond { // two digits at least
+		digit /= 10
 	}
-	return finite(seconds)
+	return d.Round(digit).String()
 }
 
 // most is how many lines of a kind people get.
@@ -407,7 +420,7 @@ func (v *planView) flows(w io.Writer) {
 			fmt.Fprintf(t, "and %d more\n", len(v.transfers)-k)
 			break
 		}
-		size := ""
+		size := "-"
 		if tr.Size > 0 {
 			size = unit.Bytes(tr.Size).String()
 		}
@@ -513,15 +526,17 @@ func (v *planView) compare(ctx context.Context, within func(plan func())) (modes
 		if mode == planner.Optimal || mode == planner.Single {
 			took += v.took
 		}
-		last := 0.0
-		for _, f := range v.p.Finish(plan) {
-			last = max(last, f)
+		last := math.NaN()
+		for _, f := range finishes(v.p, plan, v.transfers) {
+			if f > last || math.IsNaN(last) {
+				last = f
+			}
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		modes = append(modes, planMode{Mode: mode, Throughput: plan.Throughput, Bound: finite(plan.Bound), MinRate: plan.MinRate,
-			Starved: len(plan.Starved), FinishS: timed(last), Flows: len(plan.Flows), PlanningS: took.Seconds(), last: last})
+			Starved: len(plan.Starved), FinishS: finite(last), Flows: len(plan.Flows), PlanningS: took.Seconds(), last: last})
 	}
 	return modes, nil
 }
