@@ -44,6 +44,9 @@ type zooFlags struct {
 	rate         unit.Bandwidth
 }
 
+// zooNames are their names.
+var zooNames = []string{"hosts", "access", "access-back", "access-delay", "rate"}
+
 func (z *zooFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	z.access, z.rate, z.delay = unit.Gbit, 10*unit.Gbit, 50*time.Microsecond
@@ -119,14 +122,16 @@ func readText(name string) ([]byte, error) {
 }
 
 // readTopology reads the description of a network from a file, or from standard input if its name is "-".
-func readTopology(name string) (*topo.Network, error) { return readTopologyWith(name, topo.Zoo{}) }
-
-// readTopologyWith is readTopology where the file may be GraphML, and z has what that has not.
-func readTopologyWith(name string, z topo.Zoo) (n *topo.Network, err error) {
+func readTopology(name string) (*topo.Network, error) {
 	text, err := readText(name)
 	if err != nil {
 		return nil, err
 	}
+	return parseTopology(name, text, topo.Zoo{})
+}
+
+// parseTopology parses the text of a file, which may be GraphML, and z has what that has not.
+func parseTopology(name string, text []byte, z topo.Zoo) (n *topo.Network, err error) {
 	if isXML(text) {
 		n, err = topo.ParseGraphML(text, z)
 	} else {
@@ -176,13 +181,16 @@ func newTopoGenerate() *cobra.Command {
   fattree    pods of edge and aggregation switches under core switches, which is no tree
   big        racks of 20 to 40 hosts, pods of 32 racks
 
-The rate of each link is drawn between the two of --rate.`,
+The rate of each link is drawn between the two of --rate. Sites, racks and the delays of a fat tree are drawn, too.`,
 		Example: `  freshet topo generate intrigger --seed 7 -o net.yaml
   freshet topo generate big --hosts 100000 --rate 1Gbit --backbone 4 -o big.json`,
 		Args: wantArgs("KIND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.Kind = args[0]
 			n, err := s.Network()
+			if err == nil {
+				err = shapeFits(s, cmd.Flags().Changed)
+			}
 			if err != nil {
 				return usageError{err}
 			}
@@ -194,12 +202,26 @@ The rate of each link is drawn between the two of --rate.`,
 	f.IntVar(&s.Hosts, "hosts", s.Hosts, "`number` of hosts")
 	f.IntVar(&s.Groups, "groups", 0, "`number` of clusters, sites or pods; ports of a fat tree's switches (default: as above)")
 	f.Var(rates{&s.Lo, &s.Hi}, "rate", "of links: one, or LOW..HIGH")
-	f.BoolVar(&s.Asymmetric, "asymmetric", false, "draw the two directions of a link each by itself")
-	f.Float64Var(&s.Backbone, "backbone", s.Backbone, "`factor` of the rates between switches")
-	f.Uint64Var(&s.Seed, "seed", s.Seed, "`number` that the randomness begins with")
+	f.BoolVar(&s.Asymmetric, "asymmetric", false, "draw the two directions of a link each by itself; with a range of rates only")
+	f.Float64Var(&s.Backbone, "backbone", s.Backbone, "`factor` of the rates between switches; flat has none")
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "`number` that the randomness begins with; flat, star and skewed draw rates alone")
 	outFlag(cmd, &out)
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// shapeFits refuses flags of what a shape does not draw.
+func shapeFits(s topo.Shape, given func(flag string) bool) error {
+	same := s.Lo == s.Hi
+	switch {
+	case given("backbone") && s.Kind == "flat":
+		return errors.New("--backbone: a flat network has no links between switches")
+	case given("asymmetric") && same:
+		return errors.New("--asymmetric: both directions have the one rate of --rate; want a range, LOW..HIGH")
+	case given("seed") && same && slices.Contains([]string{"flat", "star", "skewed"}, s.Kind):
+		return fmt.Errorf("--seed: nothing of %s is drawn but rates, and --rate is only one; want a range, LOW..HIGH", s.Kind)
+	}
+	return nil
 }
 
 func newTopoConvert() *cobra.Command {
@@ -217,7 +239,16 @@ where the nodes are.`,
   freshet topo convert net.yaml --json`,
 		Args: wantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := readTopologyWith(args[0], z.zoo())
+			text, err := readText(args[0])
+			if err != nil {
+				return err
+			}
+			for _, name := range zooNames {
+				if cmd.Flags().Changed(name) && !isXML(text) {
+					return usage("--%s: it is of GraphML, and %s is none", name, args[0])
+				}
+			}
+			n, err := parseTopology(args[0], text, z.zoo())
 			if err != nil {
 				return err
 			}
@@ -266,13 +297,16 @@ draws it: beyond a hundred hosts each site is one row or one circle.`,
   freshet topo show net.yaml --route h1,h200`,
 		Args: wantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("svg") && svg == "" {
+				return usage("--svg is empty: want a file")
+			}
 			n, err := readTopology(args[0])
 			if err != nil {
 				return err
 			}
 			g := topo.NewGraph(n)
 			s := summarise(g)
-			if route != "" {
+			if cmd.Flags().Changed("route") {
 				if s.Route, err = findRoute(g, route); err != nil {
 					return err
 				}
