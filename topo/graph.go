@@ -89,14 +89,8 @@ func (g *Graph) between(from, to int) Channel {
 // Rate is what c carries.
 func (g *Graph) Rate(c Channel) unit.Bandwidth { return g.net.Rate(c) }
 
-// Medium is the channel under whose number the capacity of c is counted: c, but for both
-// directions of a half-duplex link the one from A to B.
-func (g *Graph) Medium(c Channel) Channel {
-	if g.net.Links[c.Link()].Half {
-		return c &^ 1
-	}
-	return c
-}
+// Half says whether c is of a half-duplex link: then what goes the other way takes from what c carries.
+func (g *Graph) Half(c Channel) bool { return g.net.Links[c.Link()].Half }
 
 // Parts says for each place which part of the network it is in, and how many parts there are: places of
 // one part are joined by links, whatever their rates. Part 0 is that of place 0. O(places + links).

@@ -29,7 +29,7 @@ import (
 // Options are what is drawn besides the network.
 type Options struct {
 	Title string
-	Load  []float64 // by channel: share of its capacity in use, 0 to 1, shown as colour; nil: rates are shown
+	Load  []float64 // by channel: share of its capacity that goes that way, 0 to 1, shown as colour; nil: rates are shown
 	Flows []Flow    // drawn along the links that they use
 }
 
@@ -188,10 +188,13 @@ func (d *drawing) loadWidth(r unit.Bandwidth, load float64) float64 {
 
 // load of a channel; of half-duplex links that of both directions.
 func (d *drawing) load(c topo.Channel) float64 {
-	if m := int(d.Medium(c)); m < len(d.Load) {
-		return d.Load[m]
+	switch {
+	case int(c|1) >= len(d.Load):
+		return 0
+	case d.Half(c):
+		return d.Load[c] + d.Load[c^1]
 	}
-	return 0
+	return d.Load[c]
 }
 
 func (d *drawing) colour(c topo.Channel) string {

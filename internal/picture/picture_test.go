@@ -215,6 +215,47 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// What goes one way over a half-duplex link takes from the other: it is one line, of the load of both ways together, and so is
+// each of its ends.
+func TestHalfDuplex(t *testing.T) {
+	tree := &topo.Network{
+		Hosts:    []topo.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}},
+		Switches: []topo.Switch{{Name: "s0"}, {Name: "s1"}},
+		Links: []topo.Link{
+			{A: "a", B: "s0", Rate: 10, Back: 10}, {A: "s0", B: "s1", Rate: 10, Back: 10, Half: true},
+			{A: "b", B: "s1", Rate: 10, Back: 10, Half: true}, {A: "c", B: "s1", Rate: 10, Back: 10},
+		},
+	}
+	ring := &topo.Network{Hosts: tree.Hosts, Switches: append(tree.Switches, topo.Switch{Name: "s2"})}
+	ring.Links = append(append(ring.Links, tree.Links...),
+		topo.Link{A: "s1", B: "s2", Rate: 10, Back: 10, Half: true}, topo.Link{A: "s2", B: "s0", Rate: 10, Back: 10, Half: true})
+	for name, n := range map[string]*topo.Network{"tree": tree, "ring": ring} {
+		if err := n.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		g := topo.NewGraph(n)
+		load := make([]float64, g.Channels())
+		load[2], load[3] = 0.4, 0.6 // s0 and s1
+		load[5] = 0.7               // s1 to b
+		p := look(t, "half "+name, Draw(g, Options{Load: load}))
+		says := strings.Join(p.titles, "|")
+		for _, want := range []string{"80 bit, 100 % used, half duplex", "80 bit, 70 % used, half duplex"} {
+			if !strings.Contains(says, want) {
+				t.Errorf("%s: no %q in %q", name, want, says)
+			}
+		}
+		if strings.Contains(says, "40 %") || strings.Contains(says, "60 %") {
+			t.Errorf("%s: the directions of a half-duplex link have loads of their own: %q", name, says)
+		}
+		if n := p.strokes[loadColour(1)]; n != 1 {
+			t.Errorf("%s: the full link is drawn as %d lines, want 1", name, n)
+		}
+		if texts := strings.Join(p.texts, "|"); name == "tree" && !strings.Contains(texts, "↕100 %") {
+			t.Errorf("%s: no ↕100 %% in %q", name, texts)
+		}
+	}
+}
+
 // Of the hosts of a large site some are drawn, and all that are in a flow.
 func TestLargeSites(t *testing.T) {
 	n := &topo.Network{}

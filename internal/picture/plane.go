@@ -42,11 +42,12 @@ func (d *drawing) bundle(b bundle, p, q point) {
 	var there, back unit.Bandwidth
 	var used []int
 	loadThere, loadBack := 0.0, 0.0
-	says := ""
+	says, half := "", true // all of them are half duplex
 	for i, c := range b.channels {
 		there += d.Rate(c)
 		back += d.Rate(c ^ 1)
 		loadThere, loadBack = max(loadThere, d.load(c)), max(loadBack, d.load(c^1))
+		half = half && d.Half(c)
 		used = append(append(used, d.using[c]...), d.using[c^1]...)
 		switch {
 		case i < 6:
@@ -65,11 +66,14 @@ func (d *drawing) bundle(b bundle, p, q point) {
 		d.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%.1f"><title>%s</title></line>`+"\n",
 			p.x+nx*off, p.y+ny*off, q.x+nx*off, q.y+ny*off, colour, wide, escape(says))
 	}
-	if d.Load != nil {
+	switch {
+	case d.Load == nil:
+		line(0, d.colour(b.channels[0]), d.thickness(max(there, back)))
+	case half:
+		line(0, loadColour(loadThere), d.loadWidth(there, loadThere))
+	default:
 		line(1.5, loadColour(loadThere), d.loadWidth(there, loadThere))
 		line(-1.5, loadColour(loadBack), d.loadWidth(back, loadBack))
-	} else {
-		line(0, d.colour(b.channels[0]), d.thickness(max(there, back)))
 	}
 	slices.Sort(used)
 	for i, k := range slices.Compact(used) {

@@ -247,13 +247,17 @@ func (t *treeDrawing) link(up topo.Channel, x1, y1, x2, y2 float64) {
 			x1, y1+off, mid, y1+off, mid, y2+off, x2, y2+off, colour, wide, escape(says))
 	}
 	label := ""
-	if t.Load == nil {
+	switch {
+	case t.Load == nil:
 		line(0, t.colour(down), t.thickness(max(t.Rate(down), t.Rate(up))), t.says(down))
 		label = brief(t.Rate(down).Bits())
 		if t.Rate(down) != t.Rate(up) {
 			label = "↓" + label + " ↑" + brief(t.Rate(up).Bits())
 		}
-	} else {
+	case t.Half(up):
+		line(0, t.colour(up), t.loadWidth(t.Rate(up), t.load(up)), t.says(up))
+		label = fmt.Sprintf("↕%.0f %%", 100*t.load(up))
+	default:
 		line(-1.5, t.colour(up), t.loadWidth(t.Rate(up), t.load(up)), t.says(up))
 		line(1.5, t.colour(down), t.loadWidth(t.Rate(down), t.load(down)), t.says(down))
 		label = fmt.Sprintf("↑%.0f ↓%.0f %%", 100*t.load(up), 100*t.load(down))
