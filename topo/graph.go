@@ -120,6 +120,13 @@ func (g *Graph) Parts() (part []int32, parts int) {
 	return part, parts
 }
 
+// Cycles says whether some two places are joined by more than one way. Where none are g is a tree or several, unless a host has
+// more than one link. O(places + links).
+func (g *Graph) Cycles() bool {
+	_, parts := g.Parts()
+	return g.Channels()/2 > g.Places()-parts
+}
+
 // Tree is the tree of g, or nil if there is a cycle or a host with more than one link, which
 // would pass on what it may not. A network in parts has a tree for each.
 func (g *Graph) Tree() *Tree { return g.tree }

@@ -144,6 +144,18 @@ func TestGraphIsTheNetworkByNumber(t *testing.T) {
 			t.Errorf("%d of %d channels leave a place", left, g.Channels())
 		}
 	}
+	for _, c := range []struct {
+		links  [][2]string
+		cycles bool
+	}{{nil, false}, {[][2]string{{"h", "s"}, {"h", "t"}}, false}, {[][2]string{{"s", "t"}, {"t", "u"}}, false}, {[][2]string{{"s", "t"}, {"t", "u"}, {"u", "s"}}, true}} {
+		n := &Network{Hosts: []Host{{Name: "h"}}, Switches: []Switch{{Name: "s"}, {Name: "t"}, {Name: "u"}}}
+		for _, l := range c.links {
+			n.Links = append(n.Links, Link{A: l[0], B: l[1]})
+		}
+		if g := NewGraph(n); g.Cycles() != c.cycles {
+			t.Errorf("%v: cycles: %v, want %v", c.links, g.Cycles(), c.cycles)
+		}
+	}
 	if _, ok := NewGraph(&Network{}).Place("x"); ok {
 		t.Error("there is an x in nothing")
 	}

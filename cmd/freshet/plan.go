@@ -413,6 +413,9 @@ func (v *planView) head(w io.Writer) {
 	if !math.IsInf(plan.Bound, 1) {
 		fmt.Fprintf(w, "; no plan has more than %s (gap %.2f %%, proved by: %s)", rateOf(plan.Bound), 100*plan.Gap, plan.BoundBy)
 	}
+	if why := relaxed(plan); why != "" {
+		fmt.Fprintf(w, "\nbound       %s", why)
+	}
 	fmt.Fprintf(w, "\nsmallest    %s", rateOf(plan.MinRate))
 	if plan.Floor > 0 {
 		if plan.MinRate < plan.Floor*(1-1e-6) {
@@ -440,6 +443,20 @@ func (v *planView) head(w io.Writer) {
 		fmt.Fprintf(w, "%s; beside what those before have it cannot have more than %s (gap %.2f %%, proved by: %s)", by, rateOf(c.Bound), 100*c.Gap, c.BoundBy)
 	}
 	fmt.Fprintf(w, "\nplanned     in %.3f s: %s over %s\n", v.took.Seconds(), count(len(plan.Flows), "flow"), counted(len(plan.Links), "direction of a link", "directions of links"))
+}
+
+// relaxed says in words why not even the best plan may reach a bound; nothing if it is reached, or is what the best plan has.
+func relaxed(plan *planner.Plan) string {
+	if plan.Gap < 5e-5 || math.IsInf(plan.Bound, 1) {
+		return ""
+	}
+	switch by, _, _ := strings.Cut(plan.BoundBy, " "); by {
+	case "arborescences":
+		return "holds for trees of copies, too, which may carry more than pipelines can (the network has cycles): less than the gap may be missing"
+	case "downlinks":
+		return "is what the destinations' own links let in, whatever lies before them: less than the gap may be missing"
+	}
+	return ""
 }
 
 // flows prints what the plan does, by transfer and by flow.

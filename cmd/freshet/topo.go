@@ -348,6 +348,7 @@ type summary struct {
 	Notes    []string  `json:"notes"`
 	Route    *routeSum `json:"route,omitempty"`
 	half     int       // links
+	cycles   bool
 }
 
 // spread is how rates of several directions of links differ.
@@ -387,7 +388,7 @@ func (s *spread) String() string {
 
 func summarise(g *topo.Graph) *summary {
 	n := g.Network()
-	s := &summary{Hosts: len(n.Hosts), Switches: len(n.Switches), Links: len(n.Links), Routes: len(n.Routes), Tree: g.Tree() != nil, Sites: []siteSum{}, Notes: []string{}}
+	s := &summary{Hosts: len(n.Hosts), Switches: len(n.Switches), Links: len(n.Links), Routes: len(n.Routes), Tree: g.Tree() != nil, cycles: g.Cycles(), Sites: []siteSum{}, Notes: []string{}}
 	note := func(format string, args ...any) { s.Notes = append(s.Notes, fmt.Sprintf(format, args...)) }
 	part, parts := g.Parts()
 	s.Parts = parts
@@ -441,6 +442,9 @@ func summarise(g *topo.Graph) *summary {
 			other = h
 		}
 	}
+	if s.cycles {
+		note("there are cycles, so several ways between some places: the route is that of the smallest delay, and the bound of a plan for more than 12 destinations of a transfer may be more than any plan can have")
+	}
 	if other >= 0 {
 		note("it is in parts: %s and %s do not reach each other", g.Name(0), g.Name(other))
 	}
@@ -464,9 +468,12 @@ func counted(n int, one, many string) string {
 }
 
 func (s *summary) String() string {
-	kind := "with cycles"
-	if s.Tree {
+	kind := "no tree"
+	switch {
+	case s.Tree:
 		kind = "a tree"
+	case s.cycles:
+		kind = "with cycles"
 	}
 	if s.Parts > 1 {
 		kind += fmt.Sprintf(" in %d parts", s.Parts)

@@ -329,9 +329,12 @@ func (d *drawing) document() []byte {
 		title = "Network"
 	}
 	d.text(16, 20, "start", "t", cut(title, 80))
-	kind := "with cycles"
-	if d.Tree() != nil {
+	kind := "no tree"
+	switch {
+	case d.Tree() != nil:
 		kind = "a tree"
+	case d.Cycles():
+		kind = "with cycles"
 	}
 	n := d.Network()
 	d.text(16, 40, "start", "s", fmt.Sprintf("%s, %s, %s; %s", count(len(n.Hosts), "host"), count(len(n.Switches), "switch"), count(len(n.Links), "link"), kind))
