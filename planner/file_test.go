@@ -3,6 +3,9 @@ package planner
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +64,36 @@ transfers:
 		_, err := ParseTransfers([]byte(c.text), g)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: got %v, want one line with %q", c.text, err, c.want)
+		}
+	}
+}
+
+// Hosts of the Internet Topology Zoo need no quotes.
+func TestTransfersOfTheZoo(t *testing.T) {
+	files, err := filepath.Glob("../topo/testdata/zoo/*.graphml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("networks: %v, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := topo.ParseGraphML(text, topo.Zoo{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, h := range n.Hosts {
+			names = append(names, h.Name)
+		}
+		all := strings.Join(names, ", ")
+		ts, err := ParseTransfers([]byte("transfers: [{name: x, sources: ["+names[0]+"], destinations: ["+all+"]}]"), topo.NewGraph(n))
+		if err != nil || len(ts[0].Destinations) != len(names) {
+			t.Errorf("%s: %v", file, err)
+		}
+		if bad := regexp.MustCompile(`[^\pL\pN\pM._/+, -]|(^| )-`).FindString(all); bad != "" {
+			t.Errorf("%s: there is a %q in %s", file, bad, all)
 		}
 	}
 }

@@ -31,7 +31,7 @@ const (
 
 // ParseGraphML reads a network of the Internet Topology Zoo (Knight et al., IEEE JSAC 2011), or what else is
 // GraphML of that kind. Its nodes are switches, with hosts on those that are neither another network's
-// (Internal 0) nor a junction of cables (hyperedge 1); each is the site of its hosts. Names are labels, without spaces and commas.
+// (Internal 0) nor a junction of cables (hyperedge 1); each is the site of its hosts. Names are labels as clean makes them, hosts' with a number.
 // Rates are LinkSpeedRaw, in bit/s; edges between the same two nodes are one link with the sum of
 // their rates. A delay is that of light in fibre, 200 km a millisecond, straight from one place to the
 // other, or 1 ms if one is not known.
@@ -269,7 +269,7 @@ func (g *graphML) network(z Zoo) (*Network, error) {
 	for i := range g.nodes {
 		node := &g.nodes[i]
 		label := clean(node.label)
-		if label == "None" || strings.Trim(label, "?") == "" {
+		if label == "None" || label == "" {
 			label = clean("n" + node.id)
 		}
 		s := Switch{Name: names.unique(label)}
@@ -372,14 +372,23 @@ func (n namer) unique(name string) string {
 	}
 }
 
-// clean makes a dash of what cannot be in a name or in a list of names, and leaves room for what is added to it.
+// clean makes of a label what can stand for a host in a list of YAML and on a command line without quotes, and leaves room for what is added
+// to it: letters and digits of any script, points, underscores, slashes and plus signs stay, apostrophes go, and one dash stands for all between
+// words that is anything else.
 func clean(s string) string {
 	const most = 48
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool {
-		return r == ',' || unicode.IsSpace(r) || !unicode.IsPrint(r) || r == unicode.ReplacementChar
-	}), "-")
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case strings.ContainsRune("'`’", r):
+			return -1
+		case r != unicode.ReplacementChar && (unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) || strings.ContainsRune("._/+", r)):
+			return r
+		}
+		return '-'
+	}, s)
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '-' }), "-")
 	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "")
+		s = strings.TrimSuffix(strings.ToValidUTF8(s[:most], ""), "-")
 	}
 	return s
 }

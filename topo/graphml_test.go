@@ -1,10 +1,12 @@
 package topo
 
 import (
+	"encoding/xml"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +67,49 @@ func TestParseGraphML(t *testing.T) {
 	}
 	if l := got.Links[2]; len(got.Hosts) != 2 || l.Rate != 10*unit.Gbit || l.Back != 2.5*unit.Gbit || got.Links[3].Rate != 10*unit.Gbit || got.Links[3].Back != 0 {
 		t.Errorf("directed: %s", got.YAML())
+	}
+}
+
+// Names can stand in lists and on command lines, whatever labels are, and are the same however many hosts there are.
+func TestNamesOfGraphML(t *testing.T) {
+	labels := []string{"New  York", "London", "London", "", "?", "None", " - ", "Gary?", "Zurich (ETH)", "St. John's", "Southfield/Detroit", "[a]: {b}", "#1 & *2", "München", "東京",
+		"--force", "~", "null", "\u00a0x\u200b", "London-2", "London.1", "a;$(b)|`c`", "Poti, Georgia", strings.Repeat("long ", 40)}
+	want := []string{"New-York", "London", "London-2", "n3", "n4", "n5", "n6", "Gary", "Zurich-ETH", "St.-Johns", "Southfield/Detroit", "a-b", "1-2", "München", "東京",
+		"force", "n16", "null", "x", "London-2-2", "London.1", "a-b-c", "Poti-Georgia", "long-long-long-long-long-long-long-long-long-lon"}
+	var b strings.Builder
+	b.WriteString(`<graphml><key id="l" attr.name="label"/><graph>`)
+	for i, label := range labels {
+		fmt.Fprintf(&b, `<node id="%d"><data key="l">`, i)
+		if err := xml.EscapeText(&b, []byte(label)); err != nil {
+			t.Fatal(err)
+		}
+		b.WriteString(`</data></node>`)
+	}
+	b.WriteString("</graph></graphml>")
+	one, err := ParseGraphML([]byte(b.String()), Zoo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range one.Switches {
+		if s.Name != want[i] {
+			t.Errorf("%q: got %s, want %s", labels[i], s.Name, want[i])
+		}
+		host := want[i] + ".1"
+		if want[i] == "London" {
+			host += "-2" // a node is called London.1
+		}
+		if one.Hosts[i].Name != host {
+			t.Errorf("the host of %q: got %s, want %s", labels[i], one.Hosts[i].Name, host)
+		}
+	}
+	many, err := ParseGraphML([]byte(b.String()), Zoo{Hosts: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range one.Hosts {
+		if !slices.Contains(many.Hosts, h) {
+			t.Errorf("with more hosts there is no %s", h.Name)
+		}
 	}
 }
 
