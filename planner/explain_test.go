@@ -167,3 +167,64 @@ func TestOffersAndBottlenecks(t *testing.T) {
 		}
 	}
 }
+
+// Where all flows of a destination cross a full link, that is what holds all of them back: its own one before others.
+func TestOneBottleneckOfAllFlows(t *testing.T) {
+	own, others := 0, 0
+	for seed := range uint64(80) {
+		rng := rand.New(rand.NewPCG(seed, 72))
+		n := testTree(rng, 1+rng.IntN(4), 5+rng.IntN(4), false)
+		p, err := New(n, Options{Floor: 0.5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		someTransfers(t, rng, p, 1+rng.IntN(3), 4, false)
+		plan := finished(t, p)
+		load := make([]float64, len(n.rate))
+		for _, l := range plan.Links {
+			load[n.capacity[l.Channel]] += l.Load
+		}
+		for _, r := range p.Explain(plan) {
+			var common []int32 // full channels on the ways of all flows up to it
+			flows := 0
+			for _, f := range plan.Flows {
+				at := slices.Index(f.Hosts, r.Destination)
+				if f.Transfer != r.Transfer || at < 1 {
+					continue
+				}
+				var full []int32
+				for i := range at {
+					path, _ := n.way(nil, int32(f.Hosts[i]), int32(f.Hosts[i+1]))
+					for _, c := range path {
+						if load[n.capacity[c]] >= n.of(c)*(1-1e-3) {
+							full = append(full, c)
+						}
+					}
+				}
+				if flows++; flows == 1 {
+					common = full
+				}
+				common = slices.DeleteFunc(common, func(c int32) bool { return !slices.Contains(full, c) })
+			}
+			if len(common) == 0 {
+				continue
+			}
+			last := common[len(common)-1]
+			isOwn := n.to(last) == int32(r.Destination)
+			for _, o := range r.From {
+				c := int32(o.Bottleneck.Channel)
+				if isOwn && c != last || !slices.Contains(common, c) || c != int32(r.From[0].Bottleneck.Channel) {
+					t.Errorf("seed %d: %v is held back by %d in a flow, by %d in the first; all flows cross %v", seed, r.Pair, c, r.From[0].Bottleneck.Channel, common)
+				}
+			}
+			if isOwn {
+				own++
+			} else if flows > 1 {
+				others++
+			}
+		}
+	}
+	if own < 20 || others < 10 {
+		t.Errorf("%d with a full link of their own, %d with another one: too few to tell", own, others)
+	}
+}
