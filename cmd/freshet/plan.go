@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -112,7 +113,7 @@ Modes, from the plainest to the best:
 			}
 			w := cmd.OutOrStdout()
 			if svg != "" {
-				if err := os.WriteFile(svg, v.picture(args[1]), 0o666); err != nil {
+				if err := os.WriteFile(svg, v.picture(filepath.Base(args[1])), 0o666); err != nil {
 					return err
 				}
 			}

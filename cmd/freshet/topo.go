@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -312,7 +313,7 @@ draws it: beyond a hundred hosts each site is one row or one circle.`,
 				}
 			}
 			if svg != "" {
-				if err := os.WriteFile(svg, picture.Draw(g, picture.Options{Title: args[0]}), 0o666); err != nil {
+				if err := os.WriteFile(svg, picture.Draw(g, picture.Options{Title: filepath.Base(args[0])}), 0o666); err != nil {
 					return err
 				}
 			}

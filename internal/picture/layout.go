@@ -140,7 +140,7 @@ func (d *drawing) layered(bs []bundle, next [][]int32, frame *box) ([]point, boo
 	spread := func(l int) {
 		for rank, i := range layers[l] {
 			at[i].x = frame.x1 + (frame.x2-frame.x1)*(float64(rank)+0.5)/float64(len(layers[l]))
-			at[i].y = frame.y2 - (frame.y2-frame.y1)*(float64(l)+0.25)/(float64(len(layers))-0.5)
+			at[i].y = frame.y2 - (frame.y2-frame.y1)*float64(l)/float64(len(layers)-1)
 		}
 	}
 	for l := range layers {

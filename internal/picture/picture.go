@@ -16,6 +16,7 @@ package picture
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"math"
@@ -43,7 +44,7 @@ type Flow struct {
 
 const (
 	foldBeyond = 100 // hosts
-	groupsMost = 8   // that have a colour; of more none is drawn, and the loads tell
+	groupsMost = 8   // that have a colour; of more those that carry most, and the others one together
 	fontSize   = 12.0
 )
 
@@ -65,17 +66,18 @@ type drawing struct {
 	*topo.Graph
 	Options
 	fold          folding
-	lo, hi        unit.Bandwidth // of all rates but 0
-	groups        []int          // that are drawn, in order
-	using         map[topo.Channel][]int
-	roles         map[int]role // by host
+	lo, hi        unit.Bandwidth         // of all rates but 0
+	groups        []int                  // that have a colour of their own, in order
+	others        int                    // groups that have not
+	using         map[topo.Channel][]int // indexes into groups, in order, the last one of the others
+	roles         map[int]role           // by host
 	b             strings.Builder
 	width, height float64
 }
 
 // role is what a host does in the first flow that it is in.
 type role struct {
-	group  int // index into groups
+	group  int // index into groups, or that after the last of the others
 	source bool
 }
 
@@ -89,23 +91,40 @@ func (d *drawing) rateRange() {
 	}
 }
 
-// useLinks finds what the flows use.
-func (d *drawing) useLinks() {
-	d.using, d.roles = map[topo.Channel][]int{}, map[int]role{}
+// chooseGroups finds which groups have a colour of their own: those that carry most, Σ over flows of destinations × rate.
+func (d *drawing) chooseGroups() {
+	carried := map[int]float64{}
 	for _, f := range d.Flows {
-		if !slices.Contains(d.groups, f.Group) {
+		if _, ok := carried[f.Group]; !ok {
 			d.groups = append(d.groups, f.Group)
 		}
+		carried[f.Group] += float64(f.Rate) * float64(len(f.Path)-1)
 	}
 	slices.Sort(d.groups)
-	if len(d.groups) > groupsMost {
-		return
+	if d.others = max(0, len(d.groups)-groupsMost); d.others > 0 {
+		slices.SortStableFunc(d.groups, func(a, b int) int { return cmp.Compare(carried[b], carried[a]) })
+		d.groups = d.groups[:groupsMost]
+		slices.Sort(d.groups)
 	}
+}
+
+// index is that of a group in groups, or the one after the last of one of the others.
+func (d *drawing) index(group int) int {
+	if k := slices.Index(d.groups, group); k >= 0 {
+		return k
+	}
+	return len(d.groups)
+}
+
+// useLinks finds what the flows use. A host in several has the role that it has in the first, of those with a colour if it is in one.
+func (d *drawing) useLinks() {
+	d.chooseGroups()
+	d.using, d.roles = map[topo.Channel][]int{}, map[int]role{}
 	router := d.Router()
 	for _, f := range d.Flows {
-		k := slices.Index(d.groups, f.Group)
+		k := d.index(f.Group)
 		for i, host := range f.Path {
-			if _, ok := d.roles[host]; !ok {
+			if r, ok := d.roles[host]; !ok || r.group == len(d.groups) && k < r.group {
 				d.roles[host] = role{k, i == 0}
 			}
 			if i == 0 {
@@ -124,10 +143,40 @@ func (d *drawing) useLinks() {
 	}
 }
 
-// groupName is what the first flow of the k-th group is called.
+// lanes are the groups whose flows use links, in either direction, each of which is drawn beside them. Others are drawn where they are alone:
+// elsewhere a link's colour says enough of them.
+func (d *drawing) lanes(links ...topo.Channel) (groups []int) {
+	for _, c := range links {
+		groups = append(append(groups, d.using[c]...), d.using[c^1]...)
+	}
+	slices.Sort(groups)
+	groups = slices.Compact(groups)
+	if last := len(groups) - 1; last > 0 && groups[last] == len(d.groups) {
+		groups = groups[:last]
+	}
+	return groups
+}
+
+// lane is how far from the middle of a link the i-th group is drawn.
+func lane(i int) float64 { return 5.5 + 2.6*float64(i) }
+
+const laneWidth = 1.6
+
+// groupName is what the k-th group's first flow is called, or how many others there are.
 func (d *drawing) groupName(k int) string {
+	if k == len(d.groups) {
+		return count(d.others, "other")
+	}
 	i := slices.IndexFunc(d.Flows, func(f Flow) bool { return f.Group == d.groups[k] })
 	return d.Flows[i].Name
+}
+
+// groupColour is that of the k-th group, or of the others.
+func (d *drawing) groupColour(k int) string {
+	if k == len(d.groups) {
+		return "#9b9b9b"
+	}
+	return groupColours[k]
 }
 
 // groupColours are told apart by most people (Okabe and Ito; yellow left out, it is hard to see on white).
@@ -159,7 +208,7 @@ func (d *drawing) share(r unit.Bandwidth) float64 {
 		}
 		return 0
 	}
-	return math.Log(float64(r/d.lo)) / math.Log(float64(d.hi/d.lo))
+	return min(1, math.Log(float64(r/d.lo))/math.Log(float64(d.hi/d.lo))) // several links drawn as one have more than the largest
 }
 
 // rateColour goes from pale to dark blue; what carries nothing is white.
@@ -244,7 +293,7 @@ func (d *drawing) host(h int, x, y, size float64) {
 	}
 	stroke, wide := "#9aa5b1", 0.5
 	if r, ok := d.roles[h]; ok {
-		stroke, wide = groupColours[r.group], 2
+		stroke, wide = d.groupColour(r.group), 2
 		says += "\ndestination"
 		if r.source {
 			says = strings.TrimSuffix(says, "destination") + "source"
@@ -313,15 +362,20 @@ func cut(s string, n int) string {
 	return s
 }
 
-const headHeight = 74.0
+const (
+	headHeight = 74.0 // with one row of the legend
+	rowHeight  = 18.0
+)
 
 // document is the whole file: what was drawn, below a head with title and legend.
 func (d *drawing) document() []byte {
 	body := d.b.String()
 	d.b.Reset()
 	d.width = max(d.width, 760)
+	legend := d.rows(d.legend())
+	head := headHeight + rowHeight*float64(len(legend)-1)
 	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" font-family="Helvetica, Arial, sans-serif" font-size="%g" fill="#222">`+"\n",
-		d.width, d.height+headHeight, d.width, d.height+headHeight, fontSize)
+		d.width, d.height+head, d.width, d.height+head, fontSize)
 	d.printf("<style>.t{font-size:16px;font-weight:bold}.s{font-size:10px;fill:#667}.n{font-weight:bold}.h{paint-order:stroke;stroke:#fff;stroke-width:3px}</style>\n")
 	d.printf(`<rect width="100%%" height="100%%" fill="#fff"/>` + "\n")
 	title := d.Title
@@ -338,50 +392,85 @@ func (d *drawing) document() []byte {
 	}
 	n := d.Network()
 	d.text(16, 40, "start", "s", fmt.Sprintf("%s, %s, %s; %s", count(len(n.Hosts), "host"), count(len(n.Switches), "switch"), count(len(n.Links), "link"), kind))
-	d.legend()
-	d.printf(`<g transform="translate(0 %g)">`+"\n%s</g>\n</svg>\n", headHeight, body)
+	for i, row := range legend {
+		x := edge
+		for _, k := range row {
+			k.draw(x, 60+rowHeight*float64(i))
+			x += k.wide
+		}
+	}
+	d.printf(`<g transform="translate(0 %g)">`+"\n%s</g>\n</svg>\n", head, body)
 	return []byte(d.b.String())
 }
 
-func (d *drawing) legend() {
-	x, y := 16.0, 60.0
+const edge = 16.0 // on both sides of the head
+
+// key is an entry of the legend.
+type key struct {
+	wide float64
+	draw func(x, y float64)
+}
+
+// rows are the entries of the legend in rows that fit, one at least.
+func (d *drawing) rows(keys []key) [][]key {
+	rows, x := [][]key{nil}, edge
+	for _, k := range keys {
+		if x+k.wide > d.width && x > edge {
+			rows, x = append(rows, nil), edge
+		}
+		rows[len(rows)-1] = append(rows[len(rows)-1], k)
+		x += k.wide
+	}
+	return rows
+}
+
+// legend says what colours and shapes are.
+func (d *drawing) legend() (keys []key) {
+	says := func(before float64, text string, draw func(x, y float64)) {
+		keys = append(keys, key{before + textWidth(text)*0.85 + 14, func(x, y float64) {
+			draw(x, y)
+			d.text(x+before, y, "start", "s", text)
+		}})
+	}
+	patch := func(fill string) func(x, y float64) {
+		return func(x, y float64) {
+			d.printf(`<rect x="%.1f" y="%.1f" width="12" height="12" fill="%s" stroke="#9aa5b1" stroke-width="0.5"/>`+"\n", x, y-6, fill)
+		}
+	}
+	line := func(from, to float64, colour string, wide float64) func(x, y float64) {
+		return func(x, y float64) {
+			d.printf(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="%s" stroke-width="%.1f"/>`+"\n", x+from, x+to, y, y, colour, wide)
+		}
+	}
+	nothing := func(x, y float64) {}
 	if d.Load != nil {
-		d.text(x, y, "start", "s", "in use")
-		x += 36
+		says(0, "in use", nothing)
 		for _, load := range []float64{0, 0.25, 0.5, 0.75, 0.9, 1} {
-			d.printf(`<rect x="%.1f" y="%.1f" width="12" height="12" fill="%s"/>`+"\n", x, y-6, loadColour(load))
-			label := fmt.Sprintf("%.0f %%", 100*load)
-			d.text(x+16, y, "start", "s", label)
-			x += 28 + textWidth(label)*0.8
+			says(16, fmt.Sprintf("%.0f %%", 100*load), patch(loadColour(load)))
 		}
 	} else if d.hi > 0 {
-		d.text(x, y, "start", "s", "rate")
-		x += 28
+		says(0, "rate", nothing)
 		rs := []unit.Bandwidth{d.lo, unit.Bandwidth(math.Sqrt(float64(d.lo * d.hi))), d.hi}
 		if d.lo == d.hi {
 			rs = rs[:1]
 		}
 		for _, r := range rs {
-			d.printf(`<rect x="%.1f" y="%.1f" width="12" height="12" fill="%s" stroke="#9aa5b1" stroke-width="0.5"/>`+"\n", x, y-6, d.rateColour(r))
-			d.printf(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#8a97a6" stroke-width="%.1f"/>`+"\n", x+17, x+37, y, y, d.thickness(r))
-			d.text(x+42, y, "start", "s", r.Bits())
-			x += 54 + textWidth(r.Bits())*0.9
+			says(42, r.Bits(), func(x, y float64) {
+				patch(d.rateColour(r))(x, y)
+				line(17, 37, "#8a97a6", d.thickness(r))(x, y)
+			})
 		}
 	}
-	x += 8
-	if len(d.groups) > groupsMost {
-		d.text(x, y, "start", "s", fmt.Sprintf("%d transfers: too many to be told apart by colour", len(d.groups)))
-		return
+	if len(d.groups) == 0 {
+		return keys
 	}
 	for k := range d.groups {
-		name := cut(d.groupName(k), 16)
-		d.printf(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="%s" stroke-width="2.5"/>`+"\n", x, x+16, y, y, groupColours[k])
-		d.text(x+20, y, "start", "s", name)
-		x += 30 + textWidth(name)*0.9
+		says(20, cut(d.groupName(k), 24), line(0, 16, d.groupColour(k), 2.5))
 	}
-	if len(d.groups) > 0 {
-		d.text(x, y, "start", "s", "◇ source  □ destination")
-		x += 130
+	if d.others > 0 {
+		says(20, d.groupName(len(d.groups)), line(0, 16, d.groupColour(len(d.groups)), 2.5))
 	}
-	d.width = max(d.width, x+16)
+	says(0, "◇ source", nothing)
+	says(0, "□ destination", nothing)
+	return keys
 }

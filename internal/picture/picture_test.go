@@ -206,12 +206,54 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%s: %q is not in it", kind, s)
 			}
 		}
+		// Of many transfers those that carry most have a colour, and the others are grey together.
 		for k := range 20 {
-			o.Flows = append(o.Flows, Flow{Name: "x", Path: []int{1, 2}, Group: 100 + k})
+			o.Flows = append(o.Flows, Flow{Name: fmt.Sprintf("small transfer %d", k+1), Path: []int{200 + 3*k, 5}, Group: 100 + k, Rate: unit.Bandwidth(k + 1)})
 		}
-		if all := strings.Join(look(t, kind+"-many", Draw(g, o)).texts, "|"); !strings.Contains(all, "24 transfers: too many") {
-			t.Errorf("%s: many flows: %s", kind, all)
+		for i := range o.Flows[:4] {
+			o.Flows[i].Rate = 100
 		}
+		p = look(t, kind+"-many", Draw(g, o))
+		all = strings.Join(p.texts, "|") + "|"
+		for k := range 24 {
+			name := fmt.Sprintf("|transfer %d|", k+1)
+			if k >= 4 {
+				name = fmt.Sprintf("|small transfer %d|", k-3)
+			}
+			if got, want := strings.Contains(all, name), k < 4 || k >= 20; got != want {
+				t.Errorf("%s: %s is in the legend: %v, want %v", kind, name, got, want)
+			}
+		}
+		if !strings.Contains(all, "|16 others|") || p.strokes["#9b9b9b"] < 16 {
+			t.Errorf("%s: others are drawn %d times, and the texts are %s", kind, p.strokes["#9b9b9b"], all)
+		}
+		if n := p.strokes[groupColours[7]]; n < 3 {
+			t.Errorf("%s: the last colour is drawn %d times", kind, n)
+		}
+	}
+}
+
+// Rows of a tree are as high as what is drawn in them, and the legend has as many rows as it takes.
+func TestRoomForFlows(t *testing.T) {
+	g := shape(t, topo.Shape{Kind: "star", Hosts: 40, Groups: 4})
+	draw := func(groups int, name string) picture {
+		o := Options{Load: make([]float64, g.Channels())}
+		for k := range groups {
+			o.Flows = append(o.Flows, Flow{Name: name, Path: []int{k, 10 + k, 20 + k, 30 + k}, Group: k, Rate: 1})
+		}
+		return look(t, fmt.Sprintf("room-%d-%d", groups, len(name)), Draw(g, o))
+	}
+	one, eight := draw(1, "x"), draw(8, "x")
+	if want := one.height + 4*(lane(8)-lane(1)); eight.height < want-20 || eight.height > want+20 {
+		t.Errorf("with 8 transfers it is %g high, with one %g; want about %g", eight.height, one.height, want)
+	}
+	if long := draw(8, "a name of 23 characters"); long.height < eight.height+rowHeight-1 {
+		t.Errorf("with long names it is %g high, want a row of the legend more than %g", long.height, eight.height)
+	}
+	// Others are drawn along links only where they are alone.
+	ten := draw(10, "x")
+	if n := ten.strokes["#9b9b9b"]; n > 2*5+1 {
+		t.Errorf("2 others are drawn %d times: more than on their hosts and in the legend", n)
 	}
 }
 

@@ -18,7 +18,10 @@ func (d *drawing) plane() {
 	k := len(f.nodes)
 	radius := make([]float64, k)
 	for i, n := range f.nodes {
-		radius[i] = min(5+3*math.Sqrt(float64(len(n.hosts))), 34)
+		radius[i] = 5
+		if hosts := len(n.hosts); hosts > 0 {
+			radius[i] = min(6+4*math.Sqrt(float64(hosts)), 38)
+		}
 	}
 	size := 900 * math.Sqrt(max(1, float64(k)/90))
 	d.width, d.height = size*1.4, size
@@ -40,7 +43,6 @@ func (d *drawing) plane() {
 // bundle draws all links between two nodes.
 func (d *drawing) bundle(b bundle, p, q point) {
 	var there, back unit.Bandwidth
-	var used []int
 	loadThere, loadBack := 0.0, 0.0
 	says, half := "", true // all of them are half duplex
 	for i, c := range b.channels {
@@ -48,7 +50,6 @@ func (d *drawing) bundle(b bundle, p, q point) {
 		back += d.Rate(c ^ 1)
 		loadThere, loadBack = max(loadThere, d.load(c)), max(loadBack, d.load(c^1))
 		half = half && d.Half(c)
-		used = append(append(used, d.using[c]...), d.using[c^1]...)
 		switch {
 		case i < 6:
 			says += d.says(c) + "\n"
@@ -71,13 +72,13 @@ func (d *drawing) bundle(b bundle, p, q point) {
 		line(0, d.colour(b.channels[0]), d.thickness(max(there, back)))
 	case half:
 		line(0, loadColour(loadThere), d.loadWidth(there, loadThere))
-	default:
-		line(1.5, loadColour(loadThere), d.loadWidth(there, loadThere))
-		line(-1.5, loadColour(loadBack), d.loadWidth(back, loadBack))
+	default: // side by side
+		w, v := d.loadWidth(there, loadThere), d.loadWidth(back, loadBack)
+		line(max(1.5, w/2), loadColour(loadThere), w)
+		line(-max(1.5, v/2), loadColour(loadBack), v)
 	}
-	slices.Sort(used)
-	for i, k := range slices.Compact(used) {
-		line(5+2.6*float64(i), groupColours[k], 1.6)
+	for i, k := range d.lanes(b.channels...) {
+		line(lane(i), d.groupColour(k), laneWidth)
 	}
 }
 

@@ -26,7 +26,8 @@ type row struct {
 	hosts    []int
 	switches int
 	inside   []topo.Channel // links between its switches
-	y, high  float64
+	y        float64        // of its middle, where its link ends
+	from, to float64        // its edges
 }
 
 // treeDrawing is how a tree is laid out.
@@ -171,6 +172,16 @@ func (t *treeDrawing) cutRows() {
 // place finds where everything is.
 func (t *treeDrawing) place() {
 	t.y = make([]float64, t.Places())
+	lanes := 0 // of the link that has most of them; they lie below its middle, and what it carries is written above
+	for _, p := range t.shown {
+		if up := t.tree.Up[p]; up >= 0 {
+			lanes = max(lanes, len(t.lanes(up)))
+		}
+	}
+	above, below := 12.0, 12.0
+	if lanes > 0 {
+		above, below = 16, max(12, lane(lanes)+3)
+	}
 	y := 6.0
 	for i := range t.rows {
 		r := &t.rows[i]
@@ -178,9 +189,10 @@ func (t *treeDrawing) place() {
 		if lines > linesMost {
 			lines = 1
 		}
-		r.high = max(24, float64(lines)*pitch+8)
-		r.y = y + r.high/2
-		y += r.high
+		hosts := float64(lines)*pitch/2 + 4
+		r.from, r.y = y, y+max(above, hosts)
+		y = r.y + max(below, hosts)
+		r.to = y
 		if r.top >= 0 {
 			t.y[r.top] = r.y
 			t.rowOf[r.top] = i
@@ -216,7 +228,7 @@ func (t *treeDrawing) draw() {
 	t.width = hostsAt + perLine*pitch + 130
 	for i, r := range t.rows {
 		if i%2 == 1 {
-			t.printf(`<rect x="0" y="%.1f" width="100%%" height="%.1f" fill="#f6f8fa"/>`+"\n", r.y-r.high/2, r.high)
+			t.printf(`<rect x="0" y="%.1f" width="100%%" height="%.1f" fill="#f6f8fa"/>`+"\n", r.from, r.to-r.from)
 		}
 	}
 	for _, p := range slices.Backward(t.shown) {
@@ -262,10 +274,8 @@ func (t *treeDrawing) link(up topo.Channel, x1, y1, x2, y2 float64) {
 		line(1.5, t.colour(down), t.loadWidth(t.Rate(down), t.load(down)), t.says(down))
 		label = fmt.Sprintf("↑%.0f ↓%.0f %%", 100*t.load(up), 100*t.load(down))
 	}
-	used := append(slices.Clone(t.using[up]), t.using[down]...)
-	slices.Sort(used)
-	for i, k := range slices.Compact(used) {
-		line(5+2.6*float64(i), groupColours[k], 1.6, t.groupName(k))
+	for i, k := range t.lanes(up) {
+		line(lane(i), t.groupColour(k), laneWidth, t.groupName(k))
 	}
 	p := t.From(up)
 	if _, isRow := t.rowOf[p]; !isRow { // its name is above it
@@ -298,11 +308,11 @@ func (t *treeDrawing) row(r row, hostsAt float64) {
 	case r.switches > 1:
 		about = count(r.switches, "switch")
 	}
-	t.text(x+16+textWidth(name), r.y, "start", "s h", about)
+	t.text(x+16+textWidth(name)*1.1, r.y, "start", "s h", about)
 	if len(r.hosts) == 0 {
 		return
 	}
-	end := x + 22 + textWidth(name) + textWidth(about)*0.85
+	end := x + 22 + textWidth(name)*1.1 + textWidth(about)*0.85
 	if end < hostsAt-10 {
 		t.printf(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#d5dbe1"/>`+"\n", end, hostsAt-8, r.y, r.y)
 	}
