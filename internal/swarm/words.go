@@ -36,6 +36,9 @@ func (n *node) learn(from int, d digest) error {
 		return nil
 	case known && d.Term > e.Term && d.Reader == e.Reader && n.man.IsDue(d.Piece) && !n.provable(d.Piece): // it says once more what another reader has contradicted
 		return nil
+	case known && d.Sum != e.Sum && from == d.Reader && n.stands(d):
+		n.keep(from, d)
+		return nil
 	case !known && d.Term > 0 && from == d.Reader && !n.Members[n.Self].NoAccess:
 		n.looks[d.Piece] = true
 	}
@@ -43,11 +46,29 @@ func (n *node) learn(from int, d digest) error {
 	return nil
 }
 
+// stands says whether what counts of a piece does so though its reader says something else now, as that has said so before, and it did not count, or the store's checksum
+// proves what does. Else one that has been overruled could have us lose what we have as often as it says so.
+func (n *node) stands(d digest) bool {
+	if slices.ContainsFunc(n.words[d.Piece], func(w word) bool { return w.said(d.Reader, d.Reader) && w.Term >= d.Term }) {
+		return true
+	}
+	proved := false
+	if !n.man.Firsthand(d.Piece) { // it would count
+		proved, _ = n.proof(d.Piece)
+	}
+	return proved
+}
+
 // word is what a member says of a piece, or gives for it, to one that may not read the store.
 type word struct {
 	from int
 	gave bool
 	exchange.Entry
+}
+
+// said says whether a member has said it: of its own reading, if reader is that member, else of another's.
+func (w word) said(from, reader int) bool {
+	return !w.gave && w.from == from && (w.Reader == from) == (reader == from)
 }
 
 // keep keeps what a member says of a piece besides what counts: one word of each, and of one reading and another the later.
@@ -219,11 +240,12 @@ func (n *node) prevail(p int, w word) {
 	}
 }
 
-// swap has one of the words that are kept of a piece count, and keeps the one that did.
+// swap has one of the words that are kept of a piece count, and keeps the one that did, instead of what else its member has said.
 func (n *node) swap(p int, w word) {
 	e, _ := n.man.Entry(p)
-	i := slices.Index(n.words[p], w)
-	n.words[p][i] = word{from: n.man.Said(p), Entry: e}
+	counted := word{from: n.man.Said(p), Entry: e}
+	n.words[p] = slices.DeleteFunc(n.words[p], func(other word) bool { return other != w && other.said(counted.from, e.Reader) })
+	n.words[p][slices.Index(n.words[p], w)] = counted
 	n.man.Prefer(w.from, p, w.Entry)
 	n.weighed, n.unproved = false, false
 	delete(n.proved, n.objectOf(p))

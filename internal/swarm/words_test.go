@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/freshet/freshet/exchange"
@@ -226,4 +227,58 @@ func TestWhatCountsIsWeighedAgain(t *testing.T) {
 			t.Errorf("weighed %v, unproved %v", n.weighed, n.unproved)
 		}
 	})
+}
+
+// A reader whose word did not count says the same again, and nobody loses anything for it; nor for its first word if the store's checksum proves what others have said that it
+// says. However often it speaks, what is kept of it does not grow.
+func TestWhoWasOverruledIsNotHeardAgain(t *testing.T) {
+	const reader, honest, other = 1, 2, 3
+	for _, noAccess := range []bool{false, true} {
+		for _, proved := range []bool{false, true} {
+			swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+				c := b.configs[0]
+				c.Log = slog.New(slog.DiscardHandler)
+				c.Members[0].NoAccess, c.Layout.Piece = noAccess, 256*unit.KiB
+				if !proved {
+					c.Object.Checksum = piece.Checksum{}
+				}
+				n := newNode(c)
+				var right uint64
+				for p := c.Layout.Count() - 1; p >= 0; p-- {
+					off, size := c.Layout.Span(p)
+					right = n.algorithm(p).Update(0, b.data[off:off+size])
+					if p > 0 {
+						n.learn(other, digest{p, exchange.Entry{Sum: right, Reader: other}})
+						n.got(p, right, nodeName(other))
+					}
+				}
+				lies := func(sum uint64) {
+					if err := n.learn(reader, digest{0, exchange.Entry{Sum: sum, Reader: reader}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !proved {
+					lies(666)
+					lies(7)
+				}
+				if err := n.learn(honest, digest{0, exchange.Entry{Sum: right, Reader: reader}}); err != nil {
+					t.Fatal(err)
+				}
+				if i := slices.IndexFunc(n.words[0], func(w word) bool { return w.from == honest }); i >= 0 { // as where bytes have come that fit it
+					n.swap(0, n.words[0][i])
+				}
+				n.got(0, right, nodeName(honest))
+				for range 5 {
+					lies(666)
+					n.weigh()
+				}
+				if e, _ := n.man.Entry(0); e.Sum != right || !n.ex.Have().Has(0) {
+					t.Errorf("without access %v, proved %v: %d counts; what we have is had: %v", noAccess, proved, e.Sum, n.ex.Have().Has(0))
+				}
+				if len(n.words[0]) != 1 {
+					t.Errorf("without access %v, proved %v: kept are %v", noAccess, proved, n.words[0])
+				}
+			})
+		}
+	}
 }
