@@ -26,7 +26,7 @@ func (n *node) enter(from int, d digest) {
 	case !known:
 	case d.Sum == old.Sum:
 		for _, reader := range []int{old.Reader, d.Reader} {
-			if old.Reader != d.Reader && !slices.Contains(n.alike[d.Piece], reader) {
+			if from == d.Reader && said == old.Reader && from != said && !slices.Contains(n.alike[d.Piece], reader) {
 				n.alike[d.Piece] = append(n.alike[d.Piece], reader)
 			}
 		}

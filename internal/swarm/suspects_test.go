@@ -159,6 +159,45 @@ func TestGiverMayHaveBeenToldSo(t *testing.T) {
 	}
 }
 
+// What one says of a member that we do not hear is not that one's word, by which it could have deceived anybody: who forges pieces of two readers is given up, whatever it
+// has said before that a third has read them, too.
+func TestHearsayDeceivesNobody(t *testing.T) {
+	const giver, absent = 1, 4
+	for _, first := range []bool{false, true} {
+		swarmOf(t, 5, unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log = slog.New(slog.DiscardHandler)
+			c.Layout.Piece = 64 * unit.KiB
+			n := newNode(c)
+			n.ex.Up(giver)
+			for p, reader := range []int{2, 3} {
+				says := []int{reader, giver}
+				if first {
+					says = []int{giver, reader}
+				}
+				for _, from := range says {
+					e := exchange.Entry{Sum: 1, Reader: from}
+					if from == giver {
+						e.Reader = absent
+					}
+					if err := n.learn(from, digest{p, e}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				n.announced(giver, piece.Range{Lo: p, Hi: p + 1})
+				if n.neighbours[giver].dead {
+					t.Fatalf("it speaks first %v: given up before piece %d", first, p)
+				}
+				n.suspect(p, suspect{rank: giver, sum: 666, since: n.now})
+				n.fetched(evFetched{piece: p, sum: 1, audit: replacing})
+			}
+			if !n.neighbours[giver].dead {
+				t.Errorf("it speaks first %v: it is not given up", first)
+			}
+		})
+	}
+}
+
 // What a peer gives wrong of a reader that may have told it so is read from the store once, not each piece of it; if it gives one wrong twice it is given up.
 func TestWrongBytesAreReadOnce(t *testing.T) {
 	const giver, reader = 1, 2
