@@ -494,21 +494,35 @@ func TestAuditorAfterEither(t *testing.T) {
 }
 
 // Where the store has no checksum one that contradicts a reader, and then says to have read that again, is not believed: not where it comes after that reader, where
-// another is to read it again, nor if it was heard first, nor by the reader, who looks itself.
+// another is to read it again, nor if it was heard first, nor by the reader, who looks itself; nor if it says something of one that nobody hears, before its own word, between the two or after
+// them.
 func TestNobodyAuditsItself(t *testing.T) {
-	const self, reader, liar, other, right = 0, 1, 2, 3, 5
+	const self, reader, liar, other, absent, right = 0, 1, 2, 3, 4, 5
+	const never = -1
 	for _, tt := range []struct {
-		name  string
-		heard []int // who reads it first, in the order in which we hear it
-		looks bool
+		name     string
+		heard    []int // who reads it first, in the order in which we hear it
+		hearsay  int   // before which of them the liar speaks of the absent one
+		term     uint32
+		noAccess bool
+		looks    bool
 	}{
-		{"after the reader", []int{reader, liar}, false},
-		{"before it", []int{liar, reader}, false},
-		{"after us", []int{self, liar}, true},
+		{"after the reader", []int{reader, liar}, never, 0, false, false},
+		{"before it", []int{liar, reader}, never, 0, false, false},
+		{"after us", []int{self, liar}, never, 0, false, true},
+		{"after hearsay and the reader", []int{reader, liar}, 0, 0, false, false},
+		{"after the reader and hearsay", []int{reader, liar}, 1, 0, false, false},
+		{"after the reader, then hearsay", []int{reader, liar}, 2, 0, false, false},
+		{"after hearsay, before it", []int{liar, reader}, 0, 0, false, false},
+		{"before it, hearsay between", []int{liar, reader}, 1, 0, false, false},
+		{"after the reader and hearsay of an audit", []int{reader, liar}, 1, exchange.MaxTerm, true, false},
+		{"after the reader, then hearsay of an audit", []int{reader, liar}, 2, exchange.MaxTerm, true, false},
+		{"before it, then hearsay of an audit", []int{liar, reader}, 2, exchange.MaxTerm, true, false},
 	} {
-		swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		swarmOf(t, 5, unit.MiB, steal.Stream, func(b *bench) {
 			c := b.configs[0]
 			c.Object.Checksum = piece.Checksum{}
+			c.Members[0].NoAccess = tt.noAccess
 			c.Log = slog.New(slog.DiscardHandler)
 			n := newNode(c)
 			says := func(rank int, term uint32) {
@@ -522,8 +536,15 @@ func TestNobodyAuditsItself(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, rank := range tt.heard {
-				says(rank, 0)
+			for i := range len(tt.heard) + 1 {
+				if i == tt.hearsay {
+					if err := n.learn(liar, digest{0, exchange.Entry{Sum: 7, Reader: absent, Term: tt.term}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if i < len(tt.heard) {
+					says(tt.heard[i], 0)
+				}
 			}
 			before, _ := n.man.Entry(0)
 			says(liar, exchange.MaxTerm)

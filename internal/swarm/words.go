@@ -71,10 +71,11 @@ func (w word) said(from, reader int) bool {
 	return !w.gave && w.from == from && (w.Reader == from) == (reader == from)
 }
 
-// keep keeps what a member says of a piece besides what counts: one word of each, and of one reading and another the later.
+// keep keeps what a member says of a piece besides what counts: of each one word of its own reading, which tells that it is not to audit the piece, and one of another's; and of one
+// reading and another the later.
 func (n *node) keep(from int, d digest) {
 	said := n.words[d.Piece]
-	i := slices.IndexFunc(said, func(w word) bool { return w.from == from })
+	i := slices.IndexFunc(said, func(w word) bool { return w.gave && w.from == from || w.said(from, d.Reader) })
 	switch {
 	case i < 0:
 		n.words[d.Piece] = append(said, word{from: from, Entry: d.Entry})
@@ -135,7 +136,7 @@ func (n *node) audits(p, rank int) bool {
 // hasRead says whether a member has said itself what a piece is. Where readers differ none of them decides who is right.
 func (n *node) hasRead(rank, p int) bool {
 	e, _ := n.man.Entry(p)
-	return e.Reader == rank || slices.ContainsFunc(n.words[p], func(w word) bool { return w.from == rank && w.Reader == rank && !w.gave })
+	return e.Reader == rank || slices.ContainsFunc(n.words[p], func(w word) bool { return w.said(rank, rank) })
 }
 
 // weighEvery is how long it is not looked at whose word counts after that has come to nothing: it takes a while, and one that lies could have it looked at for each piece.
