@@ -365,6 +365,52 @@ func TestGiverWhomTheStoreProves(t *testing.T) {
 	}
 }
 
+// Nor is it forgotten as one that has the piece where another has been suspected of the same piece since.
+func TestFormerSuspectWhomTheStoreProves(t *testing.T) {
+	const giver, other, liar = 1, 2, 3
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+		c.Members[0].NoAccess, c.Layout.Piece = true, 256*unit.KiB
+		n := newNode(c)
+		right := make([]uint64, c.Layout.Count())
+		for p := range right {
+			off, size := c.Layout.Span(p)
+			right[p] = n.algorithm(p).Update(0, b.data[off:off+size])
+		}
+		n.learn(liar, digest{0, exchange.Entry{Sum: 666, Reader: liar}})
+		for _, rank := range []int{giver, liar} {
+			n.ex.Up(rank)
+			n.announced(rank, piece.Range{Hi: 1})
+		}
+		give := func(rank int, sum uint64) {
+			n.asm.expect(rank, 0)
+			if !n.asm.claim(rank, 0, 0) {
+				t.Fatal("an expected block cannot be claimed")
+			}
+			_, size := blockSpan(n.Layout, 0, 0)
+			n.block(evBlock{link: &link{rank: rank}, n: size, wanted: true, outcome: n.asm.arrived(rank, 0, 0, sum)})
+		}
+		give(giver, right[0])
+		give(liar, 7)
+		for p := 1; p < len(right); p++ {
+			n.learn(other, digest{p, exchange.Entry{Sum: right[p], Reader: other}})
+		}
+		n.weigh()
+		n.now = n.now.Add(2 * heardWithin)
+		n.tick(b.t.Context())
+		if !n.ex.Held(0) || !n.ex.Reserve(0) {
+			t.Fatal("it is not asked for again")
+		}
+		n.ex.Unreserve(0)
+		give(giver, right[0])
+		n.tick(b.t.Context())
+		if !n.ex.Have().Has(0) || n.neighbours[giver].dead {
+			t.Errorf("the piece is here: %v; says %v", n.ex.Have().Has(0), n.faults)
+		}
+	})
+}
+
 // Who is dead has nothing, whatever becomes of the suspicion that it sent wrong bytes.
 func TestSuspectDies(t *testing.T) {
 	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {

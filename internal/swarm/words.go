@@ -234,6 +234,9 @@ func (n *node) prevail(p int, w word) {
 		}
 	}
 	n.swap(p, w)
+	if w.gave { // and was suspected for it, perhaps before another was
+		n.reinstate(w.from, p)
+	}
 	n.replaced(p)
 	n.confirm(nobody, digest{p, w.Entry})
 	if w.from == n.Self && !n.ex.Have().Has(p) { // we have read it, and it did not count
