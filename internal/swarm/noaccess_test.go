@@ -180,6 +180,43 @@ func TestLiarAboutItsOwnShare(t *testing.T) {
 	})
 }
 
+// Of those that it asks for that, one may have been told wrong itself, and have found that out since: what it says last counts.
+func TestHearsayIsRevised(t *testing.T) {
+	const liar, deceived, reader = 1, 2, 3
+	swarmOf(t, 4, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log = slog.New(slog.DiscardHandler)
+		c.Members[0].NoAccess, c.Layout.Piece = true, 256*unit.KiB
+		n := newNode(c)
+		right := make([]uint64, c.Layout.Count())
+		for p := range right {
+			off, size := c.Layout.Span(p)
+			right[p] = n.algorithm(p).Update(0, b.data[off:off+size])
+			says := digest{p, exchange.Entry{Sum: right[p], Reader: reader}}
+			if p == 0 {
+				says.Entry = exchange.Entry{Sum: 666, Reader: liar}
+			}
+			n.learn(says.Reader, says)
+			n.got(p, says.Sum, nodeName(says.Reader))
+		}
+		n.neighbours[liar].link = &link{rank: liar, out: newOutbox(n.mostUnread())}
+		n.inquired = n.now
+		for _, sum := range []uint64{7, right[0]} {
+			if e, _ := n.man.Entry(0); e.Sum != 666 {
+				t.Fatalf("%d counts", e.Sum)
+			}
+			if err := n.learn(deceived, digest{0, exchange.Entry{Sum: sum, Reader: liar}}); err != nil {
+				t.Fatal(err)
+			}
+			n.now = n.now.Add(weighEvery)
+			n.weigh()
+		}
+		if e, _ := n.man.Entry(0); e.Sum != right[0] {
+			t.Errorf("%d counts", e.Sum)
+		}
+	})
+}
+
 // One that may not read the store, and to which nobody says what of that which has come is wrong, says so in the end, whatever else is said meanwhile.
 func TestNobodySaysWhatIsWrong(t *testing.T) {
 	for name, says := range map[string]exchange.Entry{

@@ -24,6 +24,9 @@ func (n *node) learn(from int, d digest) error {
 		return nil
 	}
 	e, known := n.man.Entry(d.Piece)
+	if from != d.Reader && d.Reader != n.Self && !n.inquired.IsZero() {
+		n.revise(from, d)
+	}
 	if from != d.Reader && (d.Reader == n.Self || n.neighbours[d.Reader].link != nil) {
 		if known && d.Sum != e.Sum && d.Reader != n.Self && !n.inquired.IsZero() {
 			n.keep(from, d)
@@ -86,6 +89,17 @@ func (n *node) keep(from int, d digest) {
 	}
 	n.weighed, n.unproved = false, false
 	n.confirm(from, d)
+}
+
+// revise has what a member repeats of another, now that we have asked for it, be kept instead of what it repeated before: it may have been told that wrong itself.
+func (n *node) revise(from int, d digest) {
+	said := n.words[d.Piece]
+	i := slices.IndexFunc(said, func(w word) bool { return w.said(from, d.Reader) && w.Term == d.Term && w.Sum != d.Sum })
+	if i >= 0 {
+		said[i].Entry = d.Entry
+		n.weighed, n.unproved = false, false
+		n.confirm(from, d)
+	}
 }
 
 // keepGift keeps what a member has given for a piece, if it has said nothing: its bytes are its word.
