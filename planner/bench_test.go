@@ -13,7 +13,7 @@ import (
 // the bound that is proved in the end, until that proof, and until there is a plan again after a transfer has gone, has come back, and a link has
 // become half as wide. "again" is the share of the optimum that those first plans have.
 //
-//	go test ./planner -run xxx -bench Plan -benchtime 1x -cpu 1
+//	go test ./planner -run '^$' -bench Plan -benchtime 1x -cpu 1
 func BenchmarkPlan(b *testing.B) {
 	for _, c := range []struct {
 		kind                             string
