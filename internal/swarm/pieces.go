@@ -25,8 +25,11 @@ func (n *node) enter(from int, d digest) {
 	switch {
 	case !known:
 	case d.Sum == old.Sum:
-		for _, reader := range []int{old.Reader, d.Reader} {
-			if from == d.Reader && said == old.Reader && from != said && !slices.Contains(n.alike[d.Piece], reader) {
+		if from != d.Reader || said != old.Reader || from == said { // hearsay, or the same once more
+			break
+		}
+		for _, reader := range []int{said, from} {
+			if !slices.Contains(n.alike[d.Piece], reader) {
 				n.alike[d.Piece] = append(n.alike[d.Piece], reader)
 			}
 		}
