@@ -10,7 +10,7 @@ import (
 )
 
 // libtorrent is the library of that name, driven by a program of a few lines,
-// with its default settings or with those that made it fastest.
+// with its default settings, or tuned for a swarm of equals in one network. Of other tunings there is no record.
 func libtorrent(source string, tuned bool) System {
 	s := System{
 		Name: "libtorrent " + source, Programs: []string{"python3", "mktorrent", "curl"},

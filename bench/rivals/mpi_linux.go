@@ -49,7 +49,7 @@ func openMPI() System {
 			if err != nil {
 				return err
 			}
-			t.words = append(t.words, self, "rivals")
+			t.words = append(t.words, self, "rivals", t.Lab.Name(), "$LAB")
 			agent := strings.Join([]string{self, "enter", t.Lab.Name(), filepath.Join(t.Root, "hosts")}, " ")
 			var addrs []string
 			for _, node := range t.Nodes {

@@ -12,13 +12,14 @@ import (
 )
 
 // System is one way to bring an object from the store to the disks of all
-// nodes. Each rival has a file of its own, with what was tried to make it fast.
+// nodes. Each rival has a file of its own, with the settings that it runs with.
 type System struct {
 	Name     string
 	Programs []string                     // without which it is left out
 	Build    func() error                 // makes what it needs besides, once; nil: nothing
 	Version  func(context.Context) string // of its programs, as they say it
-	Tuning   string                       // what it runs with, and what was tried and left
+	Tuning   string                       // what it runs with
+	Tried    string                       // other settings that were measured, and what came of them; empty: none
 
 	Agents []string // flags of freshet's agents, which are up beforehand; nil: there are none
 
@@ -39,7 +40,7 @@ func systems() (all []System) {
 	all = append(all, ours(freshet.DefaultAlgorithm, "trusted"))
 	all = append(all, downloaders()...)
 	all = append(all, aria2("web"), aria2("seed"))
-	all = append(all, libtorrent("web", false), libtorrent("web", true), libtorrent("seed", true))
+	all = append(all, libtorrent("web", false), libtorrent("web", true), libtorrent("seed", false), libtorrent("seed", true))
 	all = append(all, anacrolix("web"), anacrolix("seed"))
 	return append(all, chain(), udpcast(), openMPI())
 }

@@ -99,10 +99,18 @@ func (e *experiment) trial(ctx context.Context, c *bench.Cell, s System) (*Trial
 	if t.kind.store > 0 {
 		config.StoreArgs = append(config.StoreArgs, "--rate-per-client", t.perClient().String())
 	}
+	c.Note("store", strings.Join(append([]string{"freshet", "s3"}, config.StoreArgs...), " "))
 	for _, node := range t.Nodes {
 		if t.kind.sites {
 			config.AgentsOf[node] = []string{"--site", t.switchOf(node)}
 		}
+	}
+	if s.Agents != nil {
+		var agents []string
+		for _, node := range []string{t.Nodes[0], t.Nodes[n-1]} { // one of each site
+			agents = append(agents, node+"$ freshet agent "+strings.Join(append(slices.Clone(s.Agents), config.AgentsOf[node]...), " "))
+		}
+		c.Note("agents", strings.Join(agents, "\n"))
 	}
 	if t.Trial, err = trial.New(ctx, config); err != nil {
 		return nil, err
@@ -351,6 +359,9 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 		c.Note("version", s.Version(ctx))
 	}
 	c.Note("tuning", s.Tuning)
+	if s.Tried != "" {
+		c.Note("tried", s.Tried)
+	}
 	if s.Prepare != nil {
 		if err := s.Prepare(ctx, t); err != nil {
 			return nil, fmt.Errorf("before the start: %w", err)

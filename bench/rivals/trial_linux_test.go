@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,17 +32,26 @@ func laboratory(t *testing.T) {
 // few are two nodes with fast links and 2 MiB.
 var few = scale{nodes: 2, rate: 800 * unit.Mbit, size: 4 * unit.MiB}
 
-// try runs a system once in a cell.
-func try(t *testing.T, s System, cell string, patience time.Duration) (bench.Cell, map[string]float64, error) {
+// try runs a system once in a cell, and returns what the file then has of it.
+func try(t *testing.T, s System, cell string, patience time.Duration) (bench.Result, error) {
 	t.Helper()
 	k, err := kindOf(cell)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := &experiment{systems: []System{s}, patience: patience}
-	c := few.cells([]string{s.Name}, []kind{k}, 1)[0]
-	numbers, err := e.run(t.Context(), &c)
-	return c, numbers, err
+	all := suite(few.cells([]string{s.Name}, []kind{k}, 1))
+	all.Case = e.run
+	file := filepath.Join(t.TempDir(), "results.jsonl")
+	failed := all.Run(t.Context(), bench.Options{File: file, Log: io.Discard})
+	rs, err := bench.ReadAny(file)
+	if err != nil {
+		t.Fatal(failed, err)
+	}
+	if rs[0].Error != "" {
+		failed = errors.New(rs[0].Error)
+	}
+	return rs[0], failed
 }
 
 // TestTrial: our own and the others' programs bring one object, or 32 files of
@@ -49,6 +60,7 @@ func try(t *testing.T, s System, cell string, patience time.Duration) (bench.Cel
 func TestTrial(t *testing.T) {
 	laboratory(t)
 	flat, rival := ours("flat", "tls"), aria2("web")
+	rival.Tried = "another one"
 	for _, c := range []struct {
 		system System
 		cell   string
@@ -58,10 +70,11 @@ func TestTrial(t *testing.T) {
 			if err := c.system.missing(); err != nil {
 				t.Skip(err)
 			}
-			_, got, err := try(t, c.system, c.cell, 2*time.Minute)
+			r, err := try(t, c.system, c.cell, 2*time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
+			got := r.Numbers
 			if got["makespan_s"] < got["mean_s"] || got["mean_s"] < got["fastest_s"] || got["fastest_s"] <= 0 || got["ratio"] < 0.9 {
 				t.Errorf("times: %v", got)
 			}
@@ -76,6 +89,17 @@ func TestTrial(t *testing.T) {
 			}
 			if _, ok := got["make_s"]; ok != (c.system.Name == rival.Name) {
 				t.Errorf("a torrent was made: %v", ok)
+			}
+			agents := ""
+			if own(c.system.Name) {
+				agents = "n01$ freshet agent --security tls --site sw\nn02$ freshet agent --security tls --site far"
+			}
+			if got := r.Notes["agents"]; got != agents {
+				t.Errorf("agents: %q, want %q", got, agents)
+			}
+			limited := strings.Contains(r.Notes["store"], " --rate-per-client paper*")
+			if !strings.HasPrefix(r.Notes["store"], "freshet s3 --seed 1") || limited == (c.cell == "wide") || r.Notes["commands"] == "" || r.Notes["tuning"] == "" || r.Notes["tried"] != c.system.Tried {
+				t.Errorf("notes: %q", r.Notes)
 			}
 		})
 	}
@@ -106,12 +130,12 @@ func TestBadSystems(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var dir string
 			run := everywhere(c.script)
-			_, got, err := try(t, System{Name: c.name, Run: func(ctx context.Context, t *Trial) error {
+			r, err := try(t, System{Name: c.name, Run: func(ctx context.Context, t *Trial) error {
 				dir = t.Root
 				return run(ctx, t)
 			}}, "wide", c.within)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, %v; want an error with %q", got, err, c.want)
+				t.Errorf("%v, %v; want an error with %q", r.Numbers, err, c.want)
 			}
 			if _, err := os.Stat(dir); dir == "" || !os.IsNotExist(err) {
 				t.Errorf("%q is still there: %v", dir, err)
