@@ -56,6 +56,19 @@ func kindOf(name string) (kind, error) {
 	return kind{}, fmt.Errorf("cell %q: there are: %s", name, kindNames())
 }
 
+// titled is what a cell of this kind is called.
+func (k kind) titled(p bench.Params) string {
+	if k.nodes > 0 {
+		return k.title
+	}
+	return p["nodes"] + " nodes, " + k.title
+}
+
+// often says whether ours and the best rivals are run several times in a kind,
+// and others whether any others are run there, which they are once.
+func (k kind) often() bool  { return k.fast == 0 }
+func (k kind) others() bool { return k.large == 0 }
+
 // kindNames are all names, with commas.
 func kindNames() string {
 	var names []string
@@ -138,6 +151,15 @@ func same(k kind) kind {
 		}
 	}
 	return k
+}
+
+// systemNames are those of all systems, ours first. What they do is in systems, where there is a laboratory.
+func systemNames() (all []string) {
+	for _, a := range slices.Backward(freshet.Algorithms) {
+		all = append(all, nameOf(a, "tls"))
+	}
+	return append(all, nameOf(freshet.DefaultAlgorithm, "trusted"), "flat rclone", "flat aws-cli", "aria2 web", "aria2 seed",
+		"libtorrent web", "libtorrent web tuned", "libtorrent seed", "libtorrent seed tuned", "anacrolix web", "anacrolix seed", "chain", "udpcast", "mpi bcast")
 }
 
 // nameOf is how freshet with an algorithm is called in the results.

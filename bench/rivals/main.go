@@ -69,7 +69,7 @@ what scripts/rivals installs; a rival that is not installed is left out.`)
 	f.BoolVar(&s.even, "even", false, "the store gives every node the same, instead of rates as uneven as the paper found them")
 	cells := f.String("cells", "", "only these `cells`, with commas: "+kindNames()+" (default: all)")
 	f.StringVar(&s.systems, "systems", "", "only these `systems`, each as often as --seeds says: names and patterns, with commas")
-	f.IntVar(&s.seeds, "seeds", 5, "runs of ours and of the best rivals in each cell")
+	f.IntVar(&s.seeds, "seeds", bench.Enough, "runs of ours and of the best rivals in each cell")
 	f.DurationVar(&s.patience, "patience", 25*time.Minute, "`time` for one run, after which it has failed")
 	out := f.String("out", "bench/rivals", "`directory` of the results and the report")
 	if err := f.Parse(args); err != nil {
@@ -100,5 +100,5 @@ what scripts/rivals installs; a rival that is not installed is left out.`)
 			return failed
 		}
 	}
-	return errors.Join(failed, write(file, *out)) // a rival that fails has its place in the report
+	return errors.Join(failed, write(file, *out, s.scale)) // a rival that fails has its place in the report
 }

@@ -19,7 +19,8 @@ func suite(cells []bench.Cell) bench.Suite {
 	return bench.Suite{Name: "rivals", Cells: cells, Columns: []bench.Column{
 		{Number: "makespan_s", Title: "makespan (s)", Digits: 1},
 		{Number: "ratio", Title: "over the bound", Digits: 2},
-		{Number: "ratio_made", Title: "with the making of the torrent", Digits: 2},
+		{Number: "make_s", Title: "making of the torrent (s)", Digits: 2},
+		{Number: "ratio_made", Title: "over the bound with that added", Digits: 2},
 		{Number: "mean_s", Title: "mean (s)", Digits: 1},
 		{Number: "ratio_others", Title: "mean of the others over the bound without the slow one", Digits: 2},
 		{Number: "store_multiple", Title: "left the store (objects)", Digits: 3},
@@ -44,15 +45,15 @@ func place(name string) int {
 	return slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
 }
 
-// ranked are the systems of a cell, the fastest first, and what failed last.
-func ranked(rs []bench.Result, p bench.Params) (names []string) {
+// ranked are the systems of a cell, the one with the least of a number first, and who has none last.
+func ranked(rs []bench.Result, p bench.Params, number string) (names []string) {
 	median := map[string]float64{}
 	for _, r := range rs {
 		if !maps.Equal(r.Params, p) || slices.Contains(names, r.Algorithm) {
 			continue
 		}
 		names = append(names, r.Algorithm)
-		s, _ := bench.Of(rs, at(r.Algorithm, p), "makespan_s")
+		s, _ := bench.Of(rs, at(r.Algorithm, p), number)
 		if median[r.Algorithm] = s.Median; s.N == 0 {
 			median[r.Algorithm] = math.Inf(1)
 		}
@@ -79,10 +80,7 @@ func claims(rs []bench.Result) (out []bench.Claim) {
 			continue
 		}
 		us := at(best, p)
-		where := k.title
-		if k.nodes == 0 {
-			where = p["nodes"] + " nodes, " + where
-		}
+		where := k.titled(p)
 		if k.store > 0 && !k.slow && !k.sites && k.files == 1 {
 			claim(where+": "+best+", makespan over the bound", bench.AtMost(tight), func(e *bench.Evidence) float64 {
 				return e.Span(us, "ratio").Median
@@ -98,42 +96,117 @@ func claims(rs []bench.Result) (out []bench.Claim) {
 				return e.Span(us, "crossed_multiple").Max
 			})
 		}
-		against := func(number, what, rival, name string) {
-			them := at(rival, p)
-			claim(where+": "+what+" of "+best+" over that of "+name, ahead(rs, them), func(e *bench.Evidence) float64 {
-				return e.Ratio(number, us, them).Median
+		// Of all systems with a seed the bound is the same, so that a ratio to it is as good as the time itself.
+		against := func(what, ratio, rival, name string) {
+			wanted := bench.Below(1)
+			if tightly(rs, at(rival, p), ratio) {
+				wanted = bench.AtMost(level)
+			}
+			claim(where+": "+what+" of "+best+" over that of "+name, wanted, func(e *bench.Evidence) float64 {
+				return e.Ratio(ratio, us, at(rival, p)).Median
 			})
 		}
-		if rivals := slices.DeleteFunc(ranked(rs, p), own); len(rivals) > 0 {
-			fastest := rivals[0]
-			against("makespan_s", "makespan", fastest, "the fastest rival, "+fastest)
-			if k.slow {
-				against("ratio_others", "mean of the others", fastest, fastest)
+		ahead := func(what, ratio, fastest string) {
+			rivals := slices.DeleteFunc(ranked(rs, p, ratio), func(name string) bool {
+				s, _ := bench.Of(rs, at(name, p), ratio)
+				return own(name) || s.N == 0
+			})
+			if len(rivals) == 0 {
+				against(what, ratio, "", fastest)
+				return
+			}
+			against(what, ratio, rivals[0], fastest+", "+rivals[0])
+			next := slices.IndexFunc(rivals, func(name string) bool { return !tightly(rs, at(name, p), ratio) })
+			if next > 0 { // ours need only be level with who is near the bound, but ahead of all others
+				against(what, ratio, rivals[next], "the first rival that is not near the bound, "+rivals[next])
 			}
 		}
+		ahead("makespan", "ratio", "the fastest rival")
+		if k.slow {
+			ahead("mean of the others", "ratio_others", "the rival whose others are the fastest")
+		}
 		if s, _ := bench.Of(rs, at(flat, p), "ratio"); s.N > 0 && s.Median < behind {
-			against("makespan_s", "makespan", flat, flat)
+			against("makespan", "ratio", flat, flat)
 		}
 		const heavy = "libtorrent web tuned"
-		if len(bench.At(rs, at(heavy, p))) > 0 {
-			claim(where+": processor time per GB of "+best+" over that of "+heavy, bench.AtMost(0.5), func(e *bench.Evidence) float64 {
-				return e.Ratio("cpu_per_gb", us, at(heavy, p)).Median
-			})
-		}
+		claim(where+": processor time per GB of "+best+" over that of "+heavy, bench.AtMost(0.5), func(e *bench.Evidence) float64 {
+			return e.Ratio("cpu_per_gb", us, at(heavy, p)).Median
+		})
 	}
 	return out
 }
 
-// ahead is what our makespan over that of a rival has to be: level, where the rival is near the bound itself.
-func ahead(rs []bench.Result, rival bench.Point) bench.Wanted {
-	if s, _ := bench.Of(rs, rival, "ratio"); s.N > 0 && s.Median <= tight {
-		return bench.AtMost(level)
-	}
-	return bench.Below(1)
+// tightly says whether a system is as near the bound as ours is to be.
+func tightly(rs []bench.Result, system bench.Point, ratio string) bool {
+	s, _ := bench.Of(rs, system, ratio)
+	return s.N > 0 && s.Median <= tight
 }
 
-// write makes README.md and the pictures in dir from the results in file alone.
-func write(file, dir string) error {
+// missing says which runs there are to be at this scale and are not there: a line a cell.
+func missing(rs []bench.Result, s scale) string {
+	var b strings.Builder
+	for _, k := range kinds {
+		p := s.params(k)
+		have := func(name string) (n int) {
+			for _, r := range rs {
+				if r.Algorithm == name && r.Error == "" && maps.Equal(r.Params, p) {
+					n++
+				}
+			}
+			return n
+		}
+		var often, lack, never []string
+		if k.often() {
+			often = append([]string{best}, s.leaders(rs, same(k))...)
+		}
+		for _, name := range often {
+			if n := have(name); n < bench.Enough {
+				lack = append(lack, fmt.Sprintf("%s (%d)", name, n))
+			}
+		}
+		others := 0
+		for _, name := range systemNames() {
+			if k.others() && !slices.Contains(often, name) {
+				others++
+				if have(name) == 0 {
+					never = append(never, name)
+				}
+			}
+		}
+		if others > 0 && len(never) == others {
+			never = []string{"all others"}
+			if len(often) == 0 {
+				never = []string{"all"}
+			}
+		}
+		if lack = append(lack, never...); len(lack) > 0 {
+			fmt.Fprintf(&b, "- %s: %s\n", k.titled(p), strings.Join(lack, ", "))
+		}
+	}
+	return b.String()
+}
+
+// commits are those of Freshet that a system's runs in a cell are of; of others there are none.
+func commits(rs []bench.Result, name string, p bench.Params) (out []string) {
+	for _, r := range rs {
+		if own(name) && r.Algorithm == name && r.Error == "" && maps.Equal(r.Params, p) {
+			out = append(out, r.Commit)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// built is a name with commits.
+func built(name string, commits []string) string {
+	if len(commits) == 0 {
+		return name
+	}
+	return name + " (" + strings.Join(commits, ", ") + ")"
+}
+
+// write makes README.md and the pictures in dir from the results in file alone, and says what they lack at a scale.
+func write(file, dir string, wanted scale) error {
 	rs, err := bench.ReadAny(file)
 	if err != nil {
 		return err
@@ -150,21 +223,19 @@ func write(file, dir string) error {
 		var here []bench.Result
 		for _, r := range rs {
 			if maps.Equal(r.Params, p) {
+				r.Algorithm = built(r.Algorithm, commits(rs, r.Algorithm, p))
 				here = append(here, r)
 			}
 		}
 		one := suite(nil)
-		for _, name := range ranked(rs, p) {
+		for _, name := range ranked(here, p, "makespan_s") {
 			one.Cells = append(one.Cells, bench.Cell{Params: p, Algorithm: name})
 		}
 		one.Columns = slices.DeleteFunc(one.Columns, func(c bench.Column) bool {
 			return !slices.ContainsFunc(here, func(r bench.Result) bool { _, ok := r.Numbers[c.Number]; return ok })
 		})
-		title := k.title
-		if k.nodes == 0 {
-			title = p["nodes"] + " nodes, " + title
-		}
-		sections = append(sections, section{strings.ToUpper(title[:1]) + title[1:], words(k, p), one.Table(here)})
+		title := k.titled(p)
+		sections = append(sections, section{strings.ToUpper(title[:1]) + title[1:], words(k, p) + store(here), one.Table(here)})
 	}
 	for name, x := range map[string]bench.Rows{
 		"makespan.svg": {X: "makespan over the lower bound", Limit: 1},
@@ -178,7 +249,9 @@ func write(file, dir string) error {
 	for _, x := range sections {
 		fmt.Printf("%s\n%s\n", x.Title, x.Table)
 	}
-	return s.Publish(dir, rs, page, map[string]any{"Sections": sections, "Systems": told(rs), "Failures": failures(rs), "Best": best})
+	return s.Publish(dir, rs, page, map[string]any{
+		"Sections": sections, "Systems": told(rs), "Failures": failures(rs), "Missing": missing(rs, wanted), "Best": best,
+	})
 }
 
 // rows are all systems where all were run, by what they did where the store is medium.
@@ -195,7 +268,7 @@ func rows(out bench.Rows, rs []bench.Result, number string) bench.Rows {
 	}
 	var names []string
 	for _, p := range ps {
-		for _, name := range ranked(rs, p) {
+		for _, name := range ranked(rs, p, "makespan_s") {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -218,11 +291,17 @@ func rows(out bench.Rows, rs []bench.Result, number string) bench.Rows {
 		if math.IsInf(key(name), 1) {
 			continue
 		}
-		row := bench.Row{Name: name, Strong: own(name)}
+		row := bench.Row{Strong: own(name)}
+		var others []string // commits that are not those which the best has there
 		for _, p := range ps {
 			s, _ := bench.Of(rs, at(name, p), number)
 			row.Spans = append(row.Spans, s)
+			if c := commits(rs, name, p); !slices.Equal(c, commits(rs, best, p)) {
+				others = append(others, c...)
+			}
 		}
+		slices.Sort(others)
+		row.Name = built(name, slices.Compact(others))
 		out.Rows = append(out.Rows, row)
 	}
 	return out
@@ -253,7 +332,18 @@ func words(k kind, p bench.Params) string {
 	return out
 }
 
-// told is what the last runs of all systems say of themselves.
+// store is how the store of a cell was started, as far as a run says it.
+func store(rs []bench.Result) string {
+	for _, r := range rs {
+		if s := r.Notes["store"]; s != "" {
+			return fmt.Sprintf(" The store, of seed %d: `%s`.", r.Seed, s)
+		}
+	}
+	return ""
+}
+
+// told is what the last runs of all systems say of themselves; where there are several files or sites,
+// only where that is something else.
 func told(rs []bench.Result) string {
 	var names []string
 	last := map[string]bench.Result{}
@@ -277,10 +367,32 @@ func told(rs []bench.Result) string {
 	var b strings.Builder
 	for _, name := range names {
 		r := last[name]
-		version := cmp.Or(r.Notes["version"], r.Commit)
-		fmt.Fprintf(&b, "### %s\n\n%s. Settings, and what was tried: %s.\n\n```\n%s\n```\n\n", name, version, r.Notes["tuning"], r.Notes["commands"])
+		fmt.Fprintf(&b, "### %s\n\n%s. Settings: %s.\n", name, cmp.Or(r.Notes["version"], r.Commit), r.Notes["tuning"])
+		if tried := r.Notes["tried"]; tried != "" {
+			fmt.Fprintf(&b, "Tried: %s.\n", tried)
+		}
+		fmt.Fprintf(&b, "\n```\n%s\n```\n\n", typed(r))
+		for _, k := range kinds {
+			if k.files == 1 && !k.sites {
+				continue
+			}
+			special := r
+			for _, o := range rs {
+				if o.Algorithm == name && o.Error == "" && o.Params["cell"] == k.name {
+					special = o
+				}
+			}
+			if typed(special) != typed(r) {
+				fmt.Fprintf(&b, "With %s:\n\n```\n%s\n```\n\n", k.title, typed(special))
+			}
+		}
 	}
 	return b.String()
+}
+
+// typed are the commands of a run, those of what was up beforehand first.
+func typed(r bench.Result) string {
+	return strings.TrimSpace(r.Notes["agents"] + "\n" + r.Notes["commands"])
 }
 
 // failures are the runs that did not end with the object on all nodes.
@@ -306,7 +418,8 @@ others is {{.Best}}.
 
 ![Processor time for each GB delivered](cpu.svg)
 
-Medians, and lines from the least to the most. Less is better; the axes are logarithmic.
+Medians, and lines from the least to the most. Less is better; the axes are logarithmic. In brackets: the commit of Freshet that was
+measured, where it is not the one of {{.Best}} beside it; an older one may be slower.
 
 ## Claims
 
@@ -314,9 +427,17 @@ Medians, and lines from the least to the most. Less is better; the axes are loga
 A verdict takes at least {{.Enough}} runs that count at each point. A run in which the processors were busy for more than {{.Bound}} % of the
 time is cpu-bound, and counts neither as met nor as missed. Ratios are taken seed by seed, and the median counts.
 
+## What is not measured yet
+
+Wanted are, in each cell, {{.Enough}} runs of {{.Best}} and of the three rivals that were the fastest with the first seed where the store is as
+wide, and one run of each of the others; with an object of twice the size none of the others, and with faster links one of all.
+{{with .Missing}}These lack, in brackets how many there are:
+
+{{.}}{{else}}All of them are there.
+{{end}}
 ## Cell by cell
 
-Medians over the seeds (least–most), the fastest first. † All runs of this point are cpu-bound.
+Medians over the seeds (least–most), the fastest first; in brackets the commit of Freshet. † All runs of this point are cpu-bound.
 {{range .Sections}}
 ### {{.Title}}
 
@@ -328,7 +449,9 @@ Medians over the seeds (least–most), the fastest first. † All runs of this p
 {{.}}
 {{end}}## Versions, settings and commands
 
-The store's address and keys are in the environment. Of commands that every node runs, those of two nodes are shown.
+The store's address and keys are in the environment. Of commands that every node runs, those of two nodes are shown; of
+Freshet's agents and of the store the flags that are this experiment's. What is typed for several files or two sites stands apart where it is not
+the same; elsewhere only addresses, numbers and sizes are others.
 
 {{.Systems}}
 ## How it was made
@@ -338,7 +461,7 @@ The store's address and keys are in the environment. Of commands that every node
   synced. Files lie in memory, in pages that a file held which shrinks as they grow: what a virtual
   machine has given back to its host costs several times as much to write to. What is a daemon anyway was up before: Freshet's agents, BitTorrent's tracker; clients of BitTorrent,
   ranks of MPI and all other programs are started when the clock is.
-- **The making of the torrent** is timed apart, on the store's own host, where the object is at hand, and added in a column of its own. Who
+- **The making of the torrent** is timed apart, on the store's own host, where the object is at hand, in a column of its own, and added in the next one. Who
   has to download the object for it waits for that, too.
 - **The store** is Freshet's ` + "`freshet s3`" + `. What it gives all connections of one node together is drawn by the seed and the node's address: it is the
   same for all systems, however many connections they open. Who cannot sign requests reads the same objects by a plain URL. What left

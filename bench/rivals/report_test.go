@@ -142,18 +142,180 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// TestClaimsOfEachCell: a cell where no rival was run has its claims, too; the mean of the others is held against the rival whose
+// own is the least; and who is near the bound does not hide one that is not.
+func TestClaimsOfEachCell(t *testing.T) {
+	five := func(v float64) []float64 { return []float64{v, v, v, v, v} }
+	for _, c := range []struct {
+		cell   string
+		by     map[string][]float64
+		others map[string]float64 // over the bound without the slow node
+		claim  string             // what comes after "makespan of " or another number of ours
+		want   string
+	}{
+		{"sites", map[string][]float64{best: five(10)}, nil, "makespan of " + best + " over that of the fastest rival", "not measured"},
+		{"sites", map[string][]float64{best: five(10)}, nil, "processor time per GB of " + best + " over that of libtorrent web tuned", "not measured"},
+		{"sites", map[string][]float64{best: five(10), "a": {12}}, nil, "makespan of " + best + " over that of the fastest rival, a", "too few runs"},
+		{"sites", map[string][]float64{best: five(10), "a": {0, 0}}, nil, "makespan of " + best + " over that of the fastest rival", "not measured"},
+		{"slow", map[string][]float64{best: five(10)}, nil, "mean of the others of " + best + " over that of the rival whose others are the fastest", "not measured"},
+		{
+			"slow", map[string][]float64{best: five(10), "a": five(10.1), "b": five(10.2)}, map[string]float64{best: 2, "a": 3, "b": 1.5},
+			"mean of the others of " + best + " over that of the rival whose others are the fastest, b", "missed",
+		},
+		{
+			"slow", map[string][]float64{best: five(10), "a": five(10.1), "b": five(10.2)}, map[string]float64{best: 1.04, "a": 3, "b": 1.03},
+			"mean of the others of " + best + " over that of the rival whose others are the fastest, b", "met", // level
+		},
+		{
+			"medium", map[string][]float64{best: five(10.6), "a": five(10.4), "b": five(10.55)}, nil,
+			"makespan of " + best + " over that of the fastest rival, a", "met", // level
+		},
+		{
+			"medium", map[string][]float64{best: five(10.6), "a": five(10.4), "b": five(10.55)}, nil,
+			"makespan of " + best + " over that of the first rival that is not near the bound, b", "missed",
+		},
+		{
+			"medium", map[string][]float64{best: five(10.6), "a": five(10.4), "b": five(10.7)}, nil,
+			"makespan of " + best + " over that of the first rival that is not near the bound, b", "met",
+		},
+	} {
+		k, err := kindOf(c.cell)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs := runs(trialScale, k, c.by)
+		for i, r := range rs {
+			if v := c.others[r.Algorithm]; v > 0 {
+				rs[i].Numbers["ratio_others"] = v
+			}
+		}
+		s := suite(nil)
+		s.Claims = claims(rs)
+		said := map[string]string{}
+		for _, v := range s.Verdicts(rs) {
+			said[v.Name] = v.Said
+		}
+		if got := said[k.titled(trialScale.params(k))+": "+c.claim]; got != c.want {
+			t.Errorf("%s of %v: %s: %q, want %q; there are %v", c.cell, c.by, c.claim, got, c.want, said)
+		}
+	}
+}
+
+// TestMissing: ours and the three rivals that were fastest where the store is the same are wanted five times, and all others once,
+// but where the object is large; what failed is missing.
+func TestMissing(t *testing.T) {
+	five := func(v float64) []float64 { return []float64{v, v, v, v, v} }
+	complete := map[string][]float64{}
+	for _, name := range systemNames() {
+		complete[name] = five(20)
+	}
+	narrow := map[string][]float64{best: {10, 10, 10, 10, 0}, "libtorrent web tuned": five(12), "aria2 web": {13}, "udpcast": {14, 15, 14}, "chain": {0}}
+	for _, name := range systemNames() {
+		if _, ok := narrow[name]; !ok && name != "mpi bcast" {
+			narrow[name] = []float64{30}
+		}
+	}
+	rs := slices.Concat(runs(trialScale, kinds[0], narrow), runs(trialScale, kinds[2], complete),
+		runs(scale{nodes: 5, rate: trialScale.rate, size: trialScale.size}, kinds[1], complete)) // of another scale
+	got := map[string]string{}
+	for line := range strings.Lines(missing(rs, trialScale)) {
+		title, lack, ok := strings.Cut(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "- "), ": ")
+		if got[title] = lack; !ok {
+			t.Errorf("a line without what lacks: %q", line)
+		}
+	}
+	for title, want := range map[string]string{
+		"4 nodes, the store narrow":                   best + " (4), aria2 web (1), udpcast (3), chain, mpi bcast",
+		"4 nodes, the store medium":                   best + " (0), all others",
+		"4 nodes, the store wide":                     "",
+		"32 nodes, the store narrow":                  best + " (0), libtorrent web tuned (0), aria2 web (0), udpcast (0), all others",
+		"4 nodes, the store narrow, twice the object": best + " (0), libtorrent web tuned (0), aria2 web (0), udpcast (0)",
+		"4 nodes, links four times as fast":           "all",
+	} {
+		if got[title] != want {
+			t.Errorf("%s lacks %q, want %q", title, got[title], want)
+		}
+	}
+	var all []bench.Result
+	for _, k := range kinds {
+		all = append(all, runs(trialScale, k, complete)...)
+	}
+	if got := missing(all, trialScale); got != "" {
+		t.Errorf("where all is there this lacks:\n%s", got)
+	}
+}
+
+// TestBuilds: what is of another commit than the best is not taken for it, neither in a table nor in a picture.
+func TestBuilds(t *testing.T) {
+	steal, trusted := nameOf("steal", "tls"), nameOf("stream", "trusted")
+	rs := slices.Concat(
+		runs(trialScale, kinds[0], map[string][]float64{best: {10, 10}, steal: {12}, trusted: {11}, flat: {0}, "a": {13}}),
+		runs(trialScale, kinds[1], map[string][]float64{best: {10}, steal: {12}, trusted: {11}, "a": {13}}),
+	)
+	for i, r := range rs {
+		if r.Algorithm == steal && r.Params["cell"] == "medium" || r.Algorithm == flat || r.Algorithm == "a" {
+			rs[i].Commit = "old"
+		}
+	}
+	names := map[string]bool{}
+	for _, row := range rows(bench.Rows{}, rs, "cpu_per_gb").Rows {
+		names[row.Name] = true
+	}
+	for _, want := range []string{best, steal + " (old)", trusted, "a"} {
+		if !names[want] {
+			t.Errorf("no row %s in the picture; there are %v", want, names)
+		}
+	}
+	for i, r := range rs {
+		if r.Algorithm == best && r.Seed == 2 {
+			rs[i].Commit = "b"
+		}
+	}
+	for _, c := range []struct{ cell, name, want string }{
+		{"narrow", best, best + " (b, c)"}, {"medium", best, best + " (c)"}, {"medium", steal, steal + " (old)"},
+		{"medium", "a", "a"}, {"narrow", flat, flat}, // a rival, and one that failed
+	} {
+		k, err := kindOf(c.cell)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := built(c.name, commits(rs, c.name, trialScale.params(k))); got != c.want {
+			t.Errorf("%s: %q, want %q", c.cell, got, c.want)
+		}
+	}
+}
+
 // TestReport: page and pictures come from the file alone, the fastest first, and
 // failures are told.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "results.jsonl")
-	if err := write(file, dir); err == nil {
+	if err := write(file, dir, trialScale); err == nil {
 		t.Error("a report of nothing was made")
 	}
 	rs := slices.Concat(
 		runs(trialScale, kinds[0], map[string][]float64{best: {10, 10.2}, "quick one": {12}, "slow one": {110}, "hung one": {0}}),
 		runs(trialScale, kinds[2], map[string][]float64{best: {10}, "slow one": {20}}),
 	)
+	shards, err := kindOf("shards")
+	if err != nil {
+		t.Fatal(err)
+	}
+	several := runs(trialScale, shards, map[string][]float64{"quick one": {12}, "slow one": {20}})
+	for _, r := range slices.Concat(rs, several) { // notes and numbers are maps
+		switch r.Notes["store"] = "freshet s3 --seed 1"; r.Algorithm {
+		case best:
+			r.Notes["agents"] = "n01$ freshet agent --site sw"
+		case "quick one":
+			r.Notes["tried"], r.Numbers["make_s"], r.Numbers["ratio_made"] = "slower ones", 0.25, 1.23
+		}
+	}
+	for _, r := range several {
+		if r.Algorithm == "quick one" {
+			r.Notes["commands"] = "n01$ quick one, all of them"
+		}
+	}
+	rs = append(rs, several...)
 	var b []byte
 	for _, r := range rs {
 		line, err := json.Marshal(r)
@@ -165,7 +327,7 @@ func TestReport(t *testing.T) {
 	if err := os.WriteFile(file, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(file, dir); err != nil {
+	if err := write(file, dir, trialScale); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
@@ -173,9 +335,16 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(text)
-	for _, want := range []string{"10.1 (10.0–10.2)", "slow one 1.0", "n01$ quick one", "hung one, narrow, seed 1: failed: it hung", "0, 1 failed", "go run it"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
+	for want, times := range map[string]int{
+		"10.1 (10.0–10.2)": 1, "hung one, narrow, seed 1: failed: it hung": 1, "0, 1 failed": 1, "`go run it`": 1,
+		"slow one 1.0. Settings: as it comes.\n\n": 1, "quick one 1.0. Settings: as it comes.\nTried: slower ones.\n\n```\nn01$ quick one\n```\n": 1,
+		"With 32 files:\n\n```\nn01$ quick one, all of them\n```\n": 1, "With ": 1, "Tried: ": 1, // where it is not the same
+		"n01$ freshet agent --site sw\nn01$ " + best + "\n": 1, "The store, of seed 1: `freshet s3 --seed 1`.": 3,
+		"making of the torrent (s)": 2, "| 0.25 | 1.23 |": 2, // where a torrent was made
+		"\n| " + best + " (c) |": 2, "- 4 nodes, one slow node: " + best + " (0), all others\n": 1,
+	} {
+		if n := strings.Count(page, want); n != times {
+			t.Errorf("%q is %d times on the page, want %d", want, n, times)
 		}
 	}
 	table := page[strings.Index(page, "### 4 nodes, the store narrow"):]

@@ -63,7 +63,7 @@ func measure(ctx context.Context, file, typed string, s settings) error {
 	for _, k := range s.kinds {
 		if slices.ContainsFunc(kinds[:first], func(o kind) bool { return o.name == k.name }) {
 			early = append(early, k)
-		} else if k.large == 0 { // of those only ours and the best, who show what is the start's
+		} else if k.others() { // of the large ones only ours and the best, who show what is the start's
 			late = append(late, k)
 		}
 	}
@@ -77,10 +77,9 @@ func measure(ctx context.Context, file, typed string, s settings) error {
 	}
 	var often []bench.Cell
 	for _, k := range s.kinds {
-		if k.fast > 0 {
-			continue
+		if k.often() {
+			often = append(often, s.cells(append([]string{best}, s.leaders(rs, same(k))...), []kind{k}, seeds...)...)
 		}
-		often = append(often, s.cells(append([]string{best}, s.leaders(rs, same(k))...), []kind{k}, seeds...)...)
 	}
 	if err := run(often); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,13 @@ func TestBadSystems(t *testing.T) {
 // TestChosen: systems are chosen by name and pattern, and a misspelt one is refused.
 func TestChosen(t *testing.T) {
 	all := systems()
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	if want := systemNames(); !slices.Equal(names, want) {
+		t.Errorf("the systems are %q, and the report knows of %q", names, want)
+	}
 	seen := map[string]bool{}
 	for _, s := range all {
 		if seen[s.Name] || s.Run == nil || s.Tuning == "" || own(s.Name) == (s.Agents == nil) {
