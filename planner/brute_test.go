@@ -129,8 +129,9 @@ func served(t *testing.T, sources, dests []int32, walks [][]int32) {
 	}
 }
 
+// The widest pipelines are as wide as any that share nothing; so are the paper's where there is one source and no link is half duplex.
 func TestWidestIsWidest(t *testing.T) {
-	none := 0
+	none, grown := 0, 0
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		ns, nd := 1+rng.IntN(3), 1+rng.IntN(4)
@@ -150,9 +151,25 @@ func TestWidestIsWidest(t *testing.T) {
 		if got := n.bottleneck(walks); got != width {
 			t.Fatalf("seed %d: %v are as wide as %v, said was %v", seed, walks, got, width)
 		}
+		half := false
+		for l := range n.ends {
+			half = half || n.capacity[2*l] == n.capacity[2*l+1]
+		}
+		if ns > 1 || half {
+			continue
+		}
+		grown++
+		walks = n.grown(&demand{sources: s, dests: d, sub: n.subtree(s, d)}, n.rate)
+		served(t, s, d, walks)
+		if got := n.bottleneck(walks); got != width {
+			t.Fatalf("seed %d: grown are %v, as wide as %v, the widest are as wide as %v", seed, walks, got, width)
+		}
 	}
 	if none == 0 || none > 1500 {
 		t.Errorf("%d of 3000 cases have no pipelines that share nothing: too few or too many to tell", none)
+	}
+	if grown < 200 {
+		t.Errorf("%d of 3000 cases have one source and links of two ways: too few to tell", grown)
 	}
 }
 

@@ -84,7 +84,7 @@ func finished(t *testing.T, p *Planner) *Plan {
 // sound fails unless a plan can be carried out and is what it says of itself.
 func sound(t *testing.T, p *Planner, plan *Plan) {
 	t.Helper()
-	load := make([]float64, len(p.net.rate))
+	load := make([]float64, len(p.net.capacity)) // by channel
 	sum := 0.0
 	rates := map[Pair]float64{}
 	for _, f := range plan.Flows {
@@ -104,15 +104,31 @@ func sound(t *testing.T, p *Planner, plan *Plan) {
 				t.Fatalf("%v: no way to %d", f, h)
 			}
 			for _, c := range path {
-				load[p.net.capacity[c]] += f.Rate
+				load[c] += f.Rate
 			}
 			rates[Pair{f.Transfer, h}] += f.Rate
 			sum += f.Rate
 		}
 	}
+	used := make([]float64, len(p.net.rate))
 	for c, l := range load {
+		used[p.net.capacity[c]] += l
+	}
+	for c, l := range used {
 		if l > p.net.rate[c]*(1+1e-9) {
 			t.Fatalf("capacity %d carries %v of %v", c, l, p.net.rate[c])
+		}
+	}
+	listed := make([]bool, len(load))
+	for _, l := range plan.Links {
+		if want := load[l.Channel]; listed[l.Channel] || !(math.Abs(l.Load-want) <= 1e-9*want) || want == 0 || l.Rate != p.net.said[p.net.capacity[l.Channel]] {
+			t.Fatalf("%+v: flows load it with %v of %v; listed before: %v", l, want, p.net.said[p.net.capacity[l.Channel]], listed[l.Channel])
+		}
+		listed[l.Channel] = true
+	}
+	for c, l := range load {
+		if l > 0 && !listed[c] {
+			t.Fatalf("channel %d carries %v and is not listed", c, l)
 		}
 	}
 	if math.Abs(sum-plan.Throughput) > 1e-6*(1+sum) {
@@ -313,12 +329,34 @@ func TestCorrections(t *testing.T) {
 		served(t, d.sources, d.dests, n.grown(&d, have))
 	})
 	t.Run("multiplicity: a link that is crossed twice counts twice", func(t *testing.T) {
-		var links []edge
-		links = append(links, edge{A: 0, B: 3, Rate: 1000, Back: 1000}, edge{A: 1, B: 4, Rate: 1000, Back: 1000}, edge{A: 2, B: 3, Rate: 1000, Back: 1000}, edge{A: 3, B: 4, Rate: 1000, Back: 1000})
-		n := newNetwork(3, []string{"a", "b", "c", "s", "t"}, links, nil)
-		p, ok := n.pipe(0, []int32{0, 1, 2})
-		if !ok || len(p.use) != 6 {
+		// From s over to far1, back to near, and over once more to far2.
+		n := newNetwork(4, []string{"s", "near", "far1", "far2", "s0", "s1"}, []edge{
+			{4, 5, 1000, 1000, false}, {0, 4, 1000, 1000, false}, {1, 4, 1000, 1000, false}, {2, 5, 1000, 1000, false}, {3, 5, 1000, 1000, false},
+		}, nil)
+		const over = 0 // the channel
+		p, ok := n.pipe(0, []int32{0, 2, 1, 3})
+		if !ok || len(p.use) != 8 {
 			t.Fatalf("%v", p)
+		}
+		for _, u := range p.use {
+			if want := map[bool]float64{true: 2, false: 1}[u.capacity == n.capacity[over]]; u.times != want {
+				t.Errorf("capacity %d is used %v times, want %v", u.capacity, u.times, want)
+			}
+		}
+		orders := map[string]bool{}
+		for seed := range uint64(60) {
+			_, plan := planned(t, n, Options{Mode: Random, Seed: seed}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2, 3}})
+			order, want := fmt.Sprint(plan.Flows[0].Hosts), 1000.0
+			if order == "[0 2 1 3]" || order == "[0 3 1 2]" {
+				want = 500
+			}
+			orders[order] = true
+			if i := slices.IndexFunc(plan.Links, func(l Load) bool { return l.Channel == over }); !near(plan.Flows[0].Rate, want) || !near(plan.Links[i].Load, 1000) {
+				t.Errorf("%s at %v, want %v; the link carries %+v", order, plan.Flows[0].Rate, want, plan.Links[i])
+			}
+		}
+		if len(orders) != 6 {
+			t.Errorf("%d of 6 orders were drawn", len(orders))
 		}
 		half := newNetwork(2, []string{"a", "b", "s"}, []edge{{0, 2, 1000, 1000, true}, {1, 2, 1000, 1000, true}}, nil)
 		if p, _ := half.pipe(0, []int32{0, 1, 0}); len(p.use) != 2 || p.use[0].times != 2 {

@@ -80,15 +80,17 @@ func TestChanges(t *testing.T) {
 
 func TestSameSeedSamePlan(t *testing.T) {
 	for _, mode := range Modes {
-		var first string
-		for i := range 2 {
+		made := func(seed uint64) string {
 			n, ts := problem(t, topo.Shape{Kind: "skewed", Hosts: 40, Seed: 9}, 4, 2, 6)
-			_, plan := planned(t, n, Options{Mode: mode, Floor: 0.5, Seed: 4}, ts...)
-			if got := fmt.Sprint(plan.Flows, plan.Bound, plan.Links); i == 0 {
-				first = got
-			} else if got != first {
-				t.Errorf("%s: two plans from one seed differ:\n%s\n%s", mode, first, got)
-			}
+			_, plan := planned(t, n, Options{Mode: mode, Floor: 0.5, Seed: seed}, ts...)
+			return fmt.Sprint(plan.Flows, plan.Bound, plan.Links)
+		}
+		first := made(4)
+		if got := made(4); got != first {
+			t.Errorf("%s: two plans from one seed differ:\n%s\n%s", mode, first, got)
+		}
+		if drawn := mode == Flat || mode == Random; (made(5) == first) == drawn {
+			t.Errorf("%s: is drawn: %v; another seed makes another plan: %v", mode, drawn, !drawn)
 		}
 	}
 }
