@@ -102,9 +102,13 @@ func (n *Network) normal(index int, t Transfer) (demand, []Unreachable, error) {
 		})
 	}
 	is = make(map[int32]bool, len(far))
+	var told []int32
+	if len(far) > 0 {
+		told = make([]int32, len(n.capacity))
+	}
 	for _, h := range far {
 		is[h] = true
-		lost = append(lost, Unreachable{index, int(h), n.whyNot(d.sources, h)})
+		lost = append(lost, Unreachable{index, int(h), n.whyNot(d.sources, h, told)})
 	}
 	d.dests = slices.DeleteFunc(d.dests, func(h int32) bool { return is[h] })
 	if n.tree {
@@ -115,28 +119,29 @@ func (n *Network) normal(index int, t Transfer) (demand, []Unreachable, error) {
 	return d, lost, nil
 }
 
-// whyNot says why nothing comes from any of the sources to h.
-func (n *Network) whyNot(sources []int32, h int32) string {
-	var zero []string
-	apart := 0
+// whyNot says why nothing comes from any of the sources to h. told is memory from one h to the next, by channel: 1 more than the last h for which it has been
+// counted, 0 at first. O(the ways).
+func (n *Network) whyNot(sources []int32, h int32, told []int32) string {
+	var zero []string // three of them at most
+	links, apart := 0, 0
 	for _, s := range sources {
-		path, ok := n.way(nil, s, h)
+		path, ok := n.way(n.path[:0], s, h)
+		n.path = path
 		if !ok {
 			apart++
 			continue
 		}
-		for _, c := range path {
-			if n.of(c) == 0 {
-				link := fmt.Sprintf("%s → %s", n.names[n.from(c)], n.names[n.to(c)])
-				if !slices.Contains(zero, link) {
-					zero = append(zero, link)
-				}
-				break
-			}
+		i := slices.IndexFunc(path, func(c int32) bool { return n.of(c) == 0 })
+		if i < 0 || told[path[i]] == h+1 {
+			continue
+		}
+		told[path[i]] = h + 1
+		if links++; links <= 3 {
+			zero = append(zero, fmt.Sprintf("%s → %s", n.names[n.from(path[i])], n.names[n.to(path[i])]))
 		}
 	}
-	if len(zero) > 3 {
-		zero = append(zero[:3], fmt.Sprintf("%d more", len(zero)-3))
+	if links > len(zero) {
+		zero = append(zero, fmt.Sprintf("%d more", links-len(zero)))
 	}
 	switch {
 	case len(zero) == 0:

@@ -61,6 +61,34 @@ func TestUnlimitedLinks(t *testing.T) {
 	}
 }
 
+// Of very many sources whose own links carry nothing each destination is told three, and how many more there are.
+func TestUnreachableFromMany(t *testing.T) {
+	const sources, dests = 2000, 300
+	rates := make([][2]float64, sources+dests)
+	all := make([]int, sources+dests)
+	for h := range rates {
+		all[h] = h
+		if rates[h][1] = 1000; h >= sources {
+			rates[h][0] = 1000
+		}
+	}
+	n := star(rates...)
+	var lost []Unreachable
+	var err error
+	got := allocated(func() { _, lost, err = n.normal(0, Transfer{Sources: all[:sources], Destinations: all[sources:]}) })
+	if err != nil || len(lost) != dests {
+		t.Fatalf("%d cannot be reached, %v", len(lost), err)
+	}
+	for _, u := range lost {
+		if want := "every route from its sources crosses a link of rate 0: h1 → s0, h2 → s0, h3 → s0, 1997 more"; u.Reason != want {
+			t.Fatalf("host %d: %s, want %s", u.Destination, u.Reason, want)
+		}
+	}
+	if got > 5<<20 {
+		t.Errorf("it took %d MB of memory", got>>20)
+	}
+}
+
 // A transfer that is refused changes nothing.
 func TestRefusedChangesNoRate(t *testing.T) {
 	n := star([2]float64{100, 100}, [2]float64{100, 100}, [2]float64{125e15, 125e15})
