@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -188,7 +187,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		}
 		runs = append(runs, r)
 	}
-	if err := d.show(runs, recording); err != nil {
+	if err := d.show(ctx, runs, recording); err != nil {
 		return err
 	}
 	for _, r := range runs {
@@ -390,12 +389,12 @@ func (d *demo) progressEnd(job freshet.Job) {
 }
 
 // show prints the table or the JSON, and writes the report.
-func (d *demo) show(runs []demoRun, recording *os.File) error {
+func (d *demo) show(ctx context.Context, runs []demoRun, recording *os.File) error {
 	if _, err := recording.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	if d.report != "" {
-		rec, err := report.Read(bufio.NewReader(recording))
+		rec, err := report.Read(ctx, recording)
 		if err != nil {
 			return err
 		}

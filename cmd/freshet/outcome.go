@@ -23,7 +23,9 @@ type outcome struct {
 
 // show tells it all, and returns what the process is to end with.
 func (o outcome) show(ctx context.Context, c *freshet.Client) error {
-	ctx = context.WithoutCancel(ctx)
+	if ctx.Err() != nil { // what has ended the job is not to end this
+		ctx = context.WithoutCancel(ctx)
+	}
 	courses, err := c.Courses(ctx, o.job.ID)
 	if err != nil { // a control plane of an older release, or one that has just gone
 		slog.Debug("how the job went on its nodes is unknown", "job", o.job.ID, "err", err)

@@ -263,15 +263,30 @@ func (r run) meanS() float64 {
 func record(ctx context.Context, c *freshet.Client, job freshet.Job, courses map[string]freshet.Course, w io.Writer) (got int, missing, err error) {
 	e := json.NewEncoder(w)
 	a := job.Account(courses)
+	room := mostRecorded
 	for _, n := range job.Nodes {
 		why := freshet.ErrNoRecording
 		if job.Spec.Record {
 			var b bytes.Buffer // none of it, if it breaks off
-			if why = c.Recording(ctx, job.ID, n.Name, &capped{&b, maxRecording}); why == nil {
+			lines := &own{w: &b, job: job.ID, node: n.Name}
+			in := &capped{lines, maxRecording, fmt.Errorf("its recording is longer than %v", unit.Bytes(maxRecording))}
+			if room < in.left {
+				in.left, in.full = room, fmt.Errorf("the recordings of all nodes are longer than %v together", unit.Bytes(mostRecorded))
+			}
+			if why = c.Recording(ctx, job.ID, n.Name, in); why == nil {
+				why = lines.end()
+			}
+			if why == nil {
 				if _, err := w.Write(b.Bytes()); err != nil {
 					return got, missing, err
 				}
 				got++
+				room -= b.Len()
+				if lines.others > 0 {
+					slog.Warn("lines of a recording were left out: they are not whole, or not of this node and job", "job", job.ID, "node", n.Name, "lines", lines.others)
+				}
+			} else if ctx.Err() != nil {
+				return got, missing, why
 			} else if n.State != freshet.Present { // such a node may have had no part in it
 				slog.Warn("no recording", "job", job.ID, "node", n.Name, "err", why)
 			}
@@ -333,21 +348,66 @@ func retold(job freshet.Job, n freshet.NodeStatus) []report.Event {
 	return events
 }
 
-// maxRecording is twice what a node records of the most pieces that there can be.
-const maxRecording = 512 << 20
+const (
+	maxRecording = 512 << 20 // bytes of a node's recording: twice what it records of the most pieces that there can be
+	mostRecorded = 1 << 30   // bytes of all that a job's nodes have recorded: what a page can hold (report.MaxArrivals). It is in memory
+)
 
 // capped takes so many bytes and no more: how long a recording is, a node says that may lie.
 type capped struct {
 	w    io.Writer
 	left int
+	full error // what Write says of more
 }
 
 func (c *capped) Write(b []byte) (int, error) {
 	if len(b) > c.left {
-		return 0, fmt.Errorf("its recording is longer than %v", unit.Bytes(maxRecording))
+		return 0, c.full
 	}
 	c.left -= len(b)
 	return c.w.Write(b)
+}
+
+// own takes lines of events, and passes on those of one node's part of one job: a node
+// that lies might tell of others, or of jobs that nobody has asked for.
+type own struct {
+	w         io.Writer
+	job, node string
+	line      []byte // what has come of one, up to report.MaxLine
+	long      bool   // it is longer
+	others    int    // lines that were not passed on
+}
+
+func (o *own) Write(b []byte) (int, error) {
+	for rest := b; len(rest) > 0; {
+		part, after, ends := bytes.Cut(rest, []byte("\n"))
+		rest = after
+		if o.long = o.long || len(o.line)+len(part) > report.MaxLine; !o.long {
+			o.line = append(o.line, part...)
+		}
+		if ends {
+			if err := o.end(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return len(b), nil
+}
+
+// end says that the line is whole, or that nothing follows.
+func (o *own) end() error {
+	line, long := o.line, o.long
+	o.line, o.long = o.line[:0], false
+	var e struct{ Job, Node string }
+	switch {
+	case len(line) == 0 && !long:
+		return nil
+	case long || json.Unmarshal(line, &e) != nil || e.Job != o.job || e.Node != o.node:
+		o.others++
+		return nil
+	}
+	_, err := o.w.Write(append(line, '\n'))
+	return err
 }
 
 // save writes a job's recording and its report to files, those that are asked
@@ -355,6 +415,12 @@ func (c *capped) Write(b []byte) (int, error) {
 func save(ctx context.Context, c *freshet.Client, job freshet.Job, courses map[string]freshet.Course, recording, html string) error {
 	if recording == "" && html == "" {
 		return nil
+	}
+	if n := arrivals(job); job.Spec.Record && n > report.MaxArrivals {
+		if recording != "" {
+			return fmt.Errorf("recording of job %s: %d pieces arrived at its nodes, and no more than %d can be collected: broadcast in larger pieces (--piece)", job.ID, n, report.MaxArrivals)
+		}
+		job = unrecorded(job)
 	}
 	var b bytes.Buffer
 	got, missing, err := record(ctx, c, job, courses, &b)
@@ -372,11 +438,32 @@ func save(ctx context.Context, c *freshet.Client, job freshet.Job, courses map[s
 	if html == "" {
 		return nil
 	}
-	rec, err := report.Read(&b)
+	rec, err := report.Read(ctx, &b)
+	if errors.Is(err, report.ErrTooMuch) && job.Spec.Record {
+		return save(ctx, c, unrecorded(job), courses, "", html)
+	}
 	if err != nil {
 		return fmt.Errorf("recording of job %s: %w", job.ID, err)
 	}
 	return writeReport(html, rec)
+}
+
+// arrivals is how many pieces a job brings to all its nodes together.
+func arrivals(job freshet.Job) (n int) {
+	pieces := freshet.Layout(job).Count()
+	for _, k := range job.Nodes {
+		if k.State != freshet.Present {
+			n += pieces
+		}
+	}
+	return n
+}
+
+// unrecorded is a job as if its nodes had recorded nothing, for a page that could not hold it.
+func unrecorded(job freshet.Job) freshet.Job {
+	slog.Warn("the page is made without what was recorded of single pieces: there is more of that than it can hold", "job", job.ID, "most", report.MaxArrivals)
+	job.Spec.Record = false
+	return job
 }
 
 // writeReport makes path the page of rec, all of it or nothing.

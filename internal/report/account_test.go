@@ -123,7 +123,7 @@ func (k kept) with(f func(*kept)) kept { f(&k); return k }
 // shown is a page as text, and its tables' cells by the section that they are in.
 func shown(t *testing.T, lines []byte) (text string, cells map[string][][]string) {
 	t.Helper()
-	rec, err := Read(bytes.NewReader(lines))
+	rec, err := Read(t.Context(), bytes.NewReader(lines))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestSenselessAccountsAreSkipped(t *testing.T) {
 		`{"kind":"course","job":"05hgpfg8r491","node":"gpu-01","course":{"seconds":1e12}}`,
 		`{"kind":"course","job":"05hgpfg8r491"}`,
 	} {
-		rec, err := Read(bytes.NewReader(slices.Concat([]byte(bad+"\n"), whole)))
+		rec, err := Read(t.Context(), bytes.NewReader(slices.Concat([]byte(bad+"\n"), whole)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +295,7 @@ func TestSenselessAccountsAreSkipped(t *testing.T) {
 			t.Errorf("%s: %d lines were skipped, want this one", bad, rec.Skipped)
 		}
 	}
-	rec, err := Read(bytes.NewReader(slices.Concat(whole, whole)))
+	rec, err := Read(t.Context(), bytes.NewReader(slices.Concat(whole, whole)))
 	if err != nil || rec.Skipped != 2 { // one account and one bound a job
 		t.Errorf("all of it twice: %d lines skipped, %v", rec.Skipped, err)
 	}

@@ -18,29 +18,35 @@ type file struct {
 }
 
 const (
-	maxFiles     = 10_000  // of one run
-	maxFilePiece = 4 << 20 // pieces into which they are cut
+	maxFiles      = 10_000  // of one run
+	maxFilePieces = 4 << 20 // pieces into which those of all runs are cut: tens of MiB of memory
 )
 
-// cutOf is how what a run event tells of was cut, and the files it was, if it was several.
-func cutOf(e *swarm.Event) (l piece.Layout, files []file, ok bool) {
+// plainOf is how what a run event tells of was cut, if that was one object. It
+// says whether the event can be true.
+func plainOf(e *swarm.Event) (l piece.Layout, ok bool) {
 	l = piece.Layout{Size: unit.Bytes(e.Size), Piece: unit.Bytes(e.PieceSize)}
 	if l.Validate() != nil || e.Size > maxObject || len(e.Files) > maxFiles {
-		return l, nil, false
+		return l, false
 	}
-	if len(e.Files) == 0 || l.Count() > maxFilePiece {
-		return l, nil, true
+	left := e.Size
+	for _, f := range e.Files {
+		if f.Size < 0 || f.Size > left {
+			return l, false
+		}
+		left -= f.Size
 	}
+	return l, len(e.Files) == 0 || left == 0
+}
+
+// filesOf is how the files were cut of which a run event tells, and which they were; plain is what plainOf says.
+func filesOf(e *swarm.Event, plain piece.Layout) (l piece.Layout, files []file) {
 	var sizes []unit.Bytes
 	for _, f := range e.Files {
 		sizes = append(sizes, unit.Bytes(f.Size))
 		files = append(files, file{cut(f.Name), unit.Bytes(f.Size)})
 	}
-	several := piece.Cut(sizes, l.Piece)
-	if several.Validate() != nil || several.Size != l.Size {
-		return l, nil, false
-	}
-	return several, files, true
+	return piece.Cut(sizes, plain.Piece), files
 }
 
 // filesDetail is the table of a run's files, those that were whole last at its top.
@@ -58,8 +64,10 @@ func (r *Run) filesDetail() (rows [][]string, left int) {
 	}
 	came := make([]float64, r.Layout.Count())
 	for _, n := range r.Nodes {
-		for p := range came {
-			came[p] = math.Inf(1)
+		if len(n.arrivals) > 0 {
+			for p := range came {
+				came[p] = math.Inf(1)
+			}
 		}
 		for _, a := range n.arrivals { // by time
 			came[a.piece] = min(came[a.piece], a.at)

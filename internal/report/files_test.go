@@ -21,7 +21,7 @@ func recordingOf(t *testing.T, events ...swarm.Event) *Recording {
 			t.Fatal(err)
 		}
 	}
-	rec, err := Read(&b)
+	rec, err := Read(t.Context(), &b)
 	if err != nil {
 		t.Fatal(err)
 	}

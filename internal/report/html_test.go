@@ -58,7 +58,7 @@ func deadStore() []byte {
 
 // What a picture says of the end of a node must be true of one that failed, too.
 func TestWaitingIsNotClosing(t *testing.T) {
-	rec, err := Read(bytes.NewReader(deadStore()))
+	rec, err := Read(t.Context(), bytes.NewReader(deadStore()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestPageSaysWhichJobItIs(t *testing.T) {
 			[]string{"dashed line", ">bound<", "The bound is", "÷ bound", "side by side"}},
 		"eight": {[]string{"The runs side by side", "<td>job-flat</td>", "2026-01-02 03:08:05 UTC", "dashed line", "The bound is"}, []string{"nobody knows"}},
 	} {
-		rec, err := Read(bytes.NewReader(cases()[name]))
+		rec, err := Read(t.Context(), bytes.NewReader(cases()[name]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestPageSaysWhichJobItIs(t *testing.T) {
 func TestHTMLIsWellFormedAndAlone(t *testing.T) {
 	for name, data := range cases() {
 		t.Run(name, func(t *testing.T) {
-			rec, err := Read(bytes.NewReader(data))
+			rec, err := Read(t.Context(), bytes.NewReader(data))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +201,7 @@ func TestCellsHaveHeads(t *testing.T) {
 	pages := cases()
 	for name, lines := range map[string][]byte{"eight": pages["eight"], "one-fails": pages["one-fails"], "kept": pages["kept"],
 		"sites": keptJob().with(func(k *kept) { k.sites = true }).lines()} {
-		rec, err := Read(bytes.NewReader(lines))
+		rec, err := Read(t.Context(), bytes.NewReader(lines))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func TestCellsHaveHeads(t *testing.T) {
 
 // A picture of many nodes leaves some out, but none that one would look for.
 func TestPictured(t *testing.T) {
-	rec, err := Read(bytes.NewReader(recorded(eight("non-steal").with(func(s *synthetic) { s.nodes, s.pieces, s.fails = 200, 400, 77 }))))
+	rec, err := Read(t.Context(), bytes.NewReader(recorded(eight("non-steal").with(func(s *synthetic) { s.nodes, s.pieces, s.fails = 200, 400, 77 }))))
 	if err != nil {
 		t.Fatal(err)
 	}

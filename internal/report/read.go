@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,9 +22,9 @@ import (
 
 // Read reads recorded events to the end of r. Events of unknown kinds, broken
 // lines and events that contradict their run (a piece that the object does not
-// have) are skipped and counted in Skipped. The error is r's, or that there is
-// more than a report can hold.
-func Read(r io.Reader) (*Recording, error) {
+// have) are skipped and counted in Skipped. The error is r's, that of ctx once it
+// has ended, or ErrTooMuch.
+func Read(ctx context.Context, r io.Reader) (*Recording, error) {
 	b := &builder{rec: &Recording{}, runs: map[string]*draft{}}
 	in := bufio.NewReaderSize(r, 64<<10)
 	for {
@@ -40,8 +41,13 @@ func Read(r io.Reader) (*Recording, error) {
 				b.rec.Skipped++
 			}
 		}
-		if b.arrivals > maxArrivals {
-			return nil, fmt.Errorf("read recording: more than %d pieces arrived in it; make a report of fewer runs or nodes", maxArrivals)
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("read recording: %w", ctx.Err())
+		case b.arrivals > MaxArrivals:
+			return nil, fmt.Errorf("read recording: %w: more than %d pieces arrived in it; make a report of fewer runs or nodes", ErrTooMuch, MaxArrivals)
+		case b.laid > maxFilePieces:
+			return nil, fmt.Errorf("read recording: %w: runs of several files have more than %d pieces together; make a report of fewer runs", ErrTooMuch, maxFilePieces)
 		}
 		if err == io.EOF {
 			return b.finish(), nil
@@ -50,13 +56,13 @@ func Read(r io.Reader) (*Recording, error) {
 }
 
 // readLine returns the next line without its newline, and whether it is the
-// whole line: of one longer than maxLine only the length of what is returned
+// whole line: of one longer than MaxLine only the length of what is returned
 // is bounded. err is io.EOF with the last line, which may be empty.
 func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 	whole = true
 	for {
 		part, err := in.ReadSlice('\n')
-		if len(line)+len(part) <= maxLine {
+		if len(line)+len(part) <= MaxLine {
 			line = append(line, part...)
 		} else {
 			whole = false
@@ -73,6 +79,7 @@ type builder struct {
 	rec      *Recording
 	runs     map[string]*draft
 	arrivals int
+	laid     int // pieces of runs of several files, which are laid out one by one
 }
 
 // draft is a run while it is read.
@@ -118,7 +125,7 @@ func (b *builder) add(e *Event) bool {
 	}
 	switch e.Kind {
 	case "run":
-		if !d.begin(&e.Event) {
+		if !b.begin(d, &e.Event) {
 			return false
 		}
 	case "piece":
@@ -174,9 +181,10 @@ func known(kind string) bool {
 	return false
 }
 
-// begin takes what the first run event of a job says; the other nodes' repeat it.
-func (d *draft) begin(e *swarm.Event) bool {
-	l, files, ok := cutOf(e)
+// begin takes what the first run event of a job says; the other nodes' repeat it,
+// which is to cost nothing.
+func (b *builder) begin(d *draft, e *swarm.Event) bool {
+	l, ok := plainOf(e)
 	if !ok || len(e.Nodes) > maxNames {
 		return false
 	}
@@ -188,7 +196,13 @@ func (d *draft) begin(e *swarm.Event) bool {
 			return false
 		}
 	}
-	d.told, d.ranks, d.run.files = true, e.Nodes, files
+	if len(e.Files) > 0 && l.Count() <= maxFilePieces {
+		if b.laid += l.Count(); b.laid > maxFilePieces {
+			return false
+		}
+		l, d.run.files = filesOf(e, l)
+	}
+	d.told, d.ranks = true, e.Nodes
 	d.run.Algorithm, d.run.Source, d.run.Layout, d.run.Start = cut(e.Algorithm), cut(e.Source), l, e.Start
 	return true
 }
@@ -379,6 +393,6 @@ func (r *Run) total() {
 		r.Makespan = r.Slowest
 	}
 	if r.Bound > 0 {
-		r.Ratio = r.Makespan / r.Bound
+		r.Ratio = min(r.Makespan/r.Bound, math.MaxFloat32) // whatever somebody says that the bound is
 	}
 }

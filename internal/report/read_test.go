@@ -2,6 +2,8 @@ package report
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -14,7 +16,7 @@ import (
 
 func read(t *testing.T, text string) *Recording {
 	t.Helper()
-	rec, err := Read(strings.NewReader(text))
+	rec, err := Read(t.Context(), strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func TestSyntheticRuns(t *testing.T) {
 		{"no-pieces", "steal brought the object to all 2 nodes in 0.50 s; there was nothing to move.", "steal 2 2 0.500 0.375 0.00 0.00; "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rec, err := Read(bytes.NewReader(cases()[c.name]))
+			rec, err := Read(t.Context(), bytes.NewReader(cases()[c.name]))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +147,7 @@ func TestReadSkipsWhatItCannotUse(t *testing.T) {
 		{"negative size", `{"kind":"run","t":0,"job":"j","node":"a","size":-1,"piece_size":10}`},
 		{"too many pieces", `{"kind":"run","t":0,"job":"j","node":"a","size":1000000000000,"piece_size":1}`},
 		{"no bound", `{"kind":"bound","t":0,"job":"j"}`},
-		{"a long line", `{"kind":"done","t":1,"job":"j","node":"` + strings.Repeat("n", maxLine) + `"}`},
+		{"a long line", `{"kind":"done","t":1,"job":"j","node":"` + strings.Repeat("n", MaxLine) + `"}`},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			rec := read(t, run+c.line+"\n"+`{"kind":"done","t":2,"job":"j","node":"a"}`+"\n")
@@ -208,11 +210,81 @@ func TestReadBounds(t *testing.T) {
 	}
 }
 
+// Files are laid out piece by piece, which costs memory: once for each run, however often the run is told of, and for
+// all runs together no more than a report can hold.
+func TestRunsOfFilesAreBounded(t *testing.T) {
+	run := func(job string, pieces, claimed int) string {
+		return fmt.Sprintf(`{"kind":"run","job":%q,"node":"a","size":%d,"piece_size":2,"nodes":["a"],"files":[{"size":%d},{"size":2}]}`+"\n", job, 2*claimed, 2*(pieces-1))
+	}
+	const most = maxFilePieces / 2
+	for _, c := range []struct {
+		what, lines string
+		skipped     int
+		fails       bool
+	}{
+		{"one run, told of three times", strings.Repeat(run("j", most, most), 3), 0, false},
+		{"as many pieces as there may be", run("j", most, most) + run("k", most, most), 0, false},
+		{"more", run("j", most, most) + run("k", most, most) + run("l", 2, 2), 0, true},
+		{"what cannot be true", strings.Repeat(run("j", most, most+1), 3) + run("j", most, most), 3, false},
+	} {
+		rec, err := Read(t.Context(), strings.NewReader(c.lines))
+		if c.fails {
+			if !errors.Is(err, ErrTooMuch) || !strings.Contains(err.Error(), "fewer runs") {
+				t.Errorf("%s: got %v, want that it is too much", c.what, err)
+			}
+			continue
+		}
+		if err != nil || rec.Skipped != c.skipped {
+			t.Errorf("%s: got %v and %+v, want %d skipped", c.what, err, rec, c.skipped)
+			continue
+		}
+		for _, r := range rec.Runs {
+			if r.Layout.Count() != most || len(r.files) != 2 {
+				t.Errorf("%s: run %s has %d pieces in %d files, want %d in 2", c.what, r.Job, r.Layout.Count(), len(r.files), most)
+			}
+		}
+	}
+}
+
+// A run can take no time at all, and have a page.
+func TestRunOfNoTime(t *testing.T) {
+	for _, at := range []string{"0", "5e-324", "1e-300", "1e-9", "1e-6"} {
+		rec := read(t, fmt.Sprintf(noTime, at, at))
+		if err := rec.HTML(io.Discard); err != nil || rec.Skipped > 0 || rec.Runs[0].StoreBytes != 10 {
+			t.Errorf("all after %s s: %v, %d skipped, %v from the store", at, err, rec.Skipped, rec.Runs[0].StoreBytes)
+		}
+	}
+}
+
+const noTime = `{"kind":"run","job":"j","node":"a","size":10,"piece_size":10,"nodes":["a"]}
+{"kind":"piece","t":%s,"job":"j","node":"a","piece":0,"bytes":10,"from":"store"}
+{"kind":"done","t":%s,"job":"j","node":"a"}
+`
+
 func TestReadNamesTheReadersError(t *testing.T) {
-	_, err := Read(iotest.ErrReader(io.ErrUnexpectedEOF))
+	_, err := Read(t.Context(), iotest.ErrReader(io.ErrUnexpectedEOF))
 	if err == nil || !strings.Contains(err.Error(), "read recording: unexpected EOF") {
 		t.Errorf("got %v, want the reader's error", err)
 	}
+}
+
+// Who does not want the report any more does not wait for a recording without an end.
+func TestReadEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Read(ctx, endless{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that it was cancelled", err)
+	}
+}
+
+// endless is a recording of empty lines.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = '\n'
+	}
+	return len(b), nil
 }
 
 // Whatever is read, the numbers are finite and the page is well-formed.
@@ -222,8 +294,17 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"kind":"done","t":-3,"job":"j","node":"a"}{"kind":"bound","job":"j","bound_s":1e-300}`))
 	f.Add([]byte(`{"kind":"run","job":"j","node":"a","size":67108864000,"piece_size":1000,"nodes":["a","a","b"]}
 {"kind":"piece","t":1e8,"job":"j","node":"a","piece":67000000,"bytes":1000,"from":"x"}`))
+	f.Add(fmt.Appendf(nil, noTime, "5e-324", "5e-324"))
+	f.Add([]byte(`{"kind":"bound","job":"j","bound_s":1e-310}
+{"kind":"done","t":1,"job":"j","node":"a"}`))
+	f.Add([]byte(`{"kind":"run","job":"j","node":"a","size":4,"piece_size":2,"nodes":["a"],"files":[{"size":2},{"name":"b","size":2}]}
+{"kind":"run","job":"j","node":"b","size":4,"piece_size":2,"nodes":["a"],"files":[{"size":2},{"name":"b","size":2}]}
+{"kind":"piece","t":1,"job":"j","node":"a","piece":1,"bytes":2,"from":"store"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		rec, err := Read(bytes.NewReader(data))
+		rec, err := Read(t.Context(), bytes.NewReader(data))
+		if errors.Is(err, ErrTooMuch) {
+			return
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

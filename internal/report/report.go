@@ -20,6 +20,7 @@ package report
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
@@ -29,18 +30,21 @@ import (
 )
 
 // What Read accepts. Beyond the first three, further events are skipped; more
-// arrivals than maxArrivals are an error, since the rest would be a lie.
+// arrivals than MaxArrivals are an error, since the rest would be a lie.
 const (
-	maxLine     = 2 << 20 // bytes
+	MaxLine     = 2 << 20 // bytes
 	maxRuns     = 256
 	maxNames    = 4096    // nodes and givers of one run
-	maxArrivals = 8 << 20 // pieces that arrived anywhere, over all runs: 256 MiB of memory
+	MaxArrivals = 8 << 20 // pieces that arrived anywhere, over all runs: 256 MiB of memory
 	maxName     = 255     // bytes of a node's name
 	maxText     = 500     // bytes of a cause; longer ones are cut
 	maxFaults   = 20      // kept per node; the others are counted
 	maxSeconds  = 1e8     // three years
 	maxObject   = 1 << 50 // bytes
 )
+
+// ErrTooMuch is a recording of more than a report can hold.
+var ErrTooMuch = errors.New("too much for a report")
 
 // Recording is everything that a set of recorded events tells.
 type Recording struct {

@@ -247,5 +247,9 @@ func endOfTime(runs []*Run) float64 {
 	if last <= 0 {
 		return 1
 	}
-	return last
+	return max(last, shortest)
 }
+
+// shortest is the least that the time axis spans, in seconds: who records
+// counts nanoseconds, and of less than these no step could be told from the next.
+const shortest = 1e-6
