@@ -82,8 +82,8 @@ const impatience = 2 * time.Minute
 //	more_s     has come back,
 //	thin_s     and the link that carries most has become half as wide; again_s is the longest of the three
 //
-// and what the plans are: in the end "of bound", and "of free" bound, and "again", the least share of the optimum of those after changes. "memory" is
-// the most MiB that the process held while it planned.
+// and what the plans are: in the end "of bound", and "of free" bound, and of those after changes "again", the least share of the optimum, and "again, of floor",
+// the least rate as a share of the floor. "memory" is the most MiB that the process held while it planned.
 func clock(ctx context.Context, c *bench.Cell) (map[string]float64, error) {
 	i := slices.IndexFunc(sizesOn(c.Params["network"]), func(s size) bool { return strconv.Itoa(s.hosts) == c.Params["hosts"] })
 	floor, err := strconv.ParseFloat(c.Params["floor"], 64)
@@ -197,7 +197,7 @@ func (s size) clock(ctx context.Context, g *topo.Graph, ts []planner.Transfer, f
 			if err != nil {
 				return err
 			}
-			for more = true; more; {
+			for more = true; more && spent < impatience; {
 				took, err := step()
 				if err != nil {
 					return err
@@ -206,9 +206,14 @@ func (s size) clock(ctx context.Context, g *topo.Graph, ts []planner.Transfer, f
 				if took, err = look(); err != nil {
 					return err
 				}
-				if plan.Floor > 0 || floor == 0 { // before that, it does not know what the floor is
+				if holds(plan, floor) { // at first it does not know what the floor is
 					spent += took
 					break
+				}
+			}
+			if plan.Floor > 0 {
+				if least, ok := numbers["again, of floor"]; !ok || plan.MinRate/plan.Floor < least {
+					numbers["again, of floor"] = plan.MinRate / plan.Floor
 				}
 			}
 			numbers[change.name] = spent.Seconds()
