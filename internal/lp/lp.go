@@ -9,7 +9,7 @@
 // that sees a floor missed had too small a penalty, or wants what cannot be.
 //
 // An answer is worth what Check says of it: x is feasible, y is feasible in the
-// dual, and so the optimum lies between c·x and y·b, whoever computed them. A Solver must not be
+// dual, and so the optimum lies between c·x and y·b, which meet, whoever computed them. A Solver must not be
 // believed; Simplex is ours, and goes on from where it was when a program has grown. HiGHS (package highs) is the reference: the tests hold
 // Simplex against it and against glpsol, and Or asks it where Simplex fails.
 package lp
@@ -128,13 +128,17 @@ func (o Or) Solve(p *Program) (Solution, error) {
 // may be off.
 const Tolerance = 2e-6
 
+// apart is how far the value of an answer and its bound may be from each other, as a share of what they are sums of: 50 times as much as right sides
+// are moved by.
+const apart = 1e-5
+
 // Check is the proof of an answer: the value of x, and the bound that y sets, which is infinite if the answer came early. It is an error if either breaks its
-// constraints by more than Tolerance. O(entries).
+// constraints by more than Tolerance, or if the two do not meet. O(entries).
 func (p *Program) Check(s Solution) (value, bound float64, err error) {
 	if len(s.X) != len(p.Cost) || len(s.Y) != len(p.B) {
 		return 0, 0, fmt.Errorf("lp: an answer of %d columns and %d rows to a program of %d and %d", len(s.X), len(s.Y), len(p.Cost), len(p.B))
 	}
-	scale := 0.0
+	scale, size := 0.0, 0.0 // size is that of the numbers that value and bound are sums of
 	for _, b := range p.B {
 		scale = max(scale, math.Abs(b))
 	}
@@ -143,33 +147,38 @@ func (p *Program) Check(s Solution) (value, bound float64, err error) {
 			return 0, 0, fmt.Errorf("lp: column %d is %g", j, x)
 		}
 		value += p.Cost[j] * x
+		size += math.Abs(p.Cost[j] * x)
 	}
 	for i, b := range p.B {
-		sum, size := 0.0, math.Abs(b)
+		sum, most := 0.0, math.Abs(b)
 		for _, e := range p.rows[i] {
 			sum += e.Value * s.X[e.At]
-			size = max(size, math.Abs(e.Value*s.X[e.At]))
+			most = max(most, math.Abs(e.Value*s.X[e.At]))
 		}
-		if !(sum <= b+Tolerance*max(size, scale*1e-3)) {
+		if !(sum <= b+Tolerance*max(most, scale*1e-3)) {
 			return 0, 0, fmt.Errorf("lp: row %d is %g, more than %g", i, sum, b)
 		}
 		if !(s.Y[i] >= -Tolerance) {
 			return 0, 0, fmt.Errorf("lp: the price of row %d is %g", i, s.Y[i])
 		}
 		bound += b * s.Y[i]
+		size += math.Abs(b * s.Y[i])
 	}
 	if s.Early {
 		return value, math.Inf(1), nil
 	}
 	for j, c := range p.Cost {
-		price, size := 0.0, math.Abs(c)
+		price, most := 0.0, math.Abs(c)
 		for _, e := range p.cols[j] {
 			price += e.Value * s.Y[e.At]
-			size = max(size, math.Abs(e.Value*s.Y[e.At]))
+			most = max(most, math.Abs(e.Value*s.Y[e.At]))
 		}
-		if !(price >= c-Tolerance*max(size, 1)) {
+		if !(price >= c-Tolerance*max(most, 1)) {
 			return 0, 0, fmt.Errorf("lp: the price of column %d is %g, less than the %g that it is worth", j, price, c)
 		}
+	}
+	if !(bound <= value || bound-value < apart*size) {
+		return 0, 0, fmt.Errorf("lp: the answer is worth %g, and its prices allow %g", value, bound)
 	}
 	return value, bound, nil
 }

@@ -84,6 +84,10 @@ func TestCheckSees(t *testing.T) {
 		{Solution{X: []float64{2}, Y: []float64{-1}}, "the price of row 0 is -1"},
 		{Solution{X: []float64{math.NaN()}, Y: []float64{3}}, "column 0 is NaN"},
 		{Solution{X: nil, Y: []float64{3}}, "0 columns"},
+		{Solution{X: []float64{0}, Y: []float64{1000}}, "the answer is worth 0, and its prices allow 2000"},
+		{Solution{X: []float64{2}, Y: []float64{3.001}}, "the answer is worth 6, and its prices allow 6.002"},
+		{Solution{X: []float64{0}, Y: []float64{math.Inf(1)}}, "its prices allow +Inf"},
+		{Solution{X: []float64{0}, Y: []float64{1000}, Early: true}, ""},
 	} {
 		_, _, err := p.Check(c.s)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

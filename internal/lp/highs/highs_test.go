@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,10 +72,18 @@ func TestAgreesWithSimplex(t *testing.T) {
 	}
 }
 
-// broken gives an answer that is none.
-type broken struct{ err error }
+// broken gives an answer that is none; or one that can be done, with prices that can be, too, but are far too high to prove that nothing is better.
+type broken struct {
+	err   error
+	loose bool
+}
 
-func (b broken) Solve(*lp.Program) (lp.Solution, error) { return lp.Solution{}, b.err }
+func (b broken) Solve(p *lp.Program) (sol lp.Solution, err error) {
+	if b.loose {
+		sol = lp.Solution{X: make([]float64, len(p.Cost)), Y: slices.Repeat([]float64{1000}, len(p.B))}
+	}
+	return sol, b.err
+}
 
 // It is asked where the first solver fails, and only there; and what it cannot answer is an error that says so, after which it can be asked again.
 func TestSecondOpinion(t *testing.T) {
@@ -86,7 +95,7 @@ func TestSecondOpinion(t *testing.T) {
 	if sol, err := (lp.Or{First: &lp.Simplex{}, Second: s}).Solve(&p); err != nil || math.Abs(sol.X[0]-2) > 1e-5 || s.runtime != nil {
 		t.Fatalf("%v, %v; asked: %v", sol, err, s.runtime != nil)
 	}
-	for _, first := range []lp.Solver{broken{}, broken{fmt.Errorf("too hard")}} {
+	for _, first := range []lp.Solver{broken{}, broken{err: fmt.Errorf("too hard")}, broken{loose: true}} {
 		sol, err := lp.Or{First: first, Second: s}.Solve(&p)
 		if err != nil || math.Abs(sol.X[0]-2) > 1e-9 || math.Abs(sol.Y[0]-3) > 1e-9 {
 			t.Errorf("%v, %v; want 2 at a price of 3", sol, err)
@@ -96,7 +105,7 @@ func TestSecondOpinion(t *testing.T) {
 		}
 	}
 	p.Column(1)
-	if _, err := (lp.Or{First: broken{fmt.Errorf("too hard")}, Second: s}).Solve(&p); err == nil || !strings.Contains(err.Error(), "too hard; and then highs: ") {
+	if _, err := (lp.Or{First: broken{err: fmt.Errorf("too hard")}, Second: s}).Solve(&p); err == nil || !strings.Contains(err.Error(), "too hard; and then highs: ") {
 		t.Errorf("a program without a bound: %v", err)
 	}
 	p.Cost[1] = -1
