@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/internal/lp"
+	"github.com/freshet/freshet/internal/lp/highs"
 	"github.com/freshet/freshet/topo"
 )
 
@@ -124,4 +126,73 @@ func BenchmarkPlan(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkSolver is how long column generation takes from the first pipelines to the proven optimum, without floors, where the one or the other solver has
+// all of its programs; and with the one that glides at first, as plans are made.
+//
+//	go test ./planner -run '^$' -bench Solver -benchtime 1x -cpu 1
+func BenchmarkSolver(b *testing.B) {
+	for _, dests := range []int{10, 50} {
+		for _, name := range []string{"glide and simplex", "simplex", "HiGHS"} {
+			b.Run(fmt.Sprintf("dests=%d/%s", dests, name), func(b *testing.B) {
+				n, ts := problem(b, topo.Shape{Kind: "intrigger", Hosts: 400, Seed: 1}, 50, 10, dests)
+				p, err := New(n, Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				for _, t := range ts {
+					if _, err := p.Add(t); err != nil {
+						b.Fatal(err)
+					}
+				}
+				p.clip()
+				other := &highs.Solver{}
+				defer other.Close()
+				small := &lp.Program{}
+				small.Column(1, lp.Entry{At: small.Row(1), Value: 1})
+				if _, err := other.Solve(small); err != nil { // it is compiled at the first question
+					b.Fatal(err)
+				}
+				for b.Loop() {
+					g := n.generate(p.demands, p.even(), n.rate, p.first)
+					if name != "glide and simplex" {
+						g.glide = nil
+					}
+					var solving time.Duration
+					g.market.solver = timed{g.market.solver, &solving}
+					if name == "HiGHS" {
+						g.market.solver = timed{other, &solving}
+					}
+					began := time.Now()
+					rounds := 1
+					for ; ; rounds++ {
+						more, err := p.round(g)
+						if err != nil {
+							b.Fatal(err)
+						}
+						if !more {
+							break
+						}
+					}
+					b.ReportMetric(float64(time.Since(began).Microseconds())/1e3, "proved-ms")
+					b.ReportMetric(float64(solving.Microseconds())/1e3, "solver-ms")
+					b.ReportMetric(float64(rounds), "rounds")
+					b.ReportMetric(g.value/g.bound, "of-bound")
+				}
+			})
+		}
+	}
+}
+
+// timed is how long a solver takes in all.
+type timed struct {
+	lp.Solver
+	took *time.Duration
+}
+
+func (s timed) Solve(p *lp.Program) (lp.Solution, error) {
+	began := time.Now()
+	defer func() { *s.took += time.Since(began) }()
+	return s.Solver.Solve(p)
 }
