@@ -55,7 +55,7 @@ Modes, from the plainest to the best:
   freshet plan net.yaml transfers.yaml --explain --svg plan.svg`,
 		Args: wantArgs("TOPOLOGY", "TRANSFERS"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := planFits(cmd, args, o, compare); err != nil {
+			if err := planFits(cmd, args, o); err != nil {
 				return err
 			}
 			net, err := readTopology(args[0])
@@ -160,7 +160,7 @@ Modes, from the plainest to the best:
 	f.BoolVar(&o.MaxMin, "max-min", false, "share by fairness alone, not for throughput: nobody can have more without one who has less having less still. In modes other than optimal over their pipelines")
 	f.Float64Var(&o.Gap, "gap", 0, "`share`, 0 to 1, of the bound that may be missing for planning to end (default: 0 on trees, 0.001 elsewhere, 0.01 with a floor for more than 6,000 pairs of a transfer and a destination)")
 	f.IntVar(&o.Work, "work", 0, "`number` of exchanges and columns of linear programs after which planning ends with what it has; what paper and single do besides does not count (default: no limit)")
-	f.Uint64Var(&o.Seed, "seed", 1, "`number` that the randomness of flat and random begins with; with these modes or --compare only")
+	f.Uint64Var(&o.Seed, "seed", 1, "`number` that the randomness of modes flat and random begins with; the others draw nothing")
 	f.DurationVar(&within, "within", 0, "`time` after which the plan is taken as it is, in every mode, with --compare of each; another plan each time, unlike with --work (default: no limit)")
 	f.BoolVar(&explain, "explain", false, "say for each destination why it has its data from whom it has it, what holds it back, and what other sources would give; with --json as \"why\"")
 	f.BoolVar(&compare, "compare", false, "show all modes beside each other, instead of the flows; with --json beside them, as \"modes\"")
@@ -171,7 +171,7 @@ Modes, from the plainest to the best:
 }
 
 // planFits refuses what would be ignored, or makes no sense.
-func planFits(cmd *cobra.Command, args []string, o planner.Options, compare bool) error {
+func planFits(cmd *cobra.Command, args []string, o planner.Options) error {
 	given := cmd.Flags().Changed
 	within, _ := cmd.Flags().GetDuration("within")
 	svg, _ := cmd.Flags().GetString("svg")
@@ -182,8 +182,6 @@ func planFits(cmd *cobra.Command, args []string, o planner.Options, compare bool
 		return usage("TOPOLOGY and TRANSFERS are both standard input: want a file for one of them")
 	case given("floor") && o.MaxMin:
 		return usage("--floor with --max-min: fairness alone gives all as much as they can have at once, and has no floor; leave one of them out")
-	case given("seed") && o.Mode != planner.Flat && o.Mode != planner.Random && !compare:
-		return usage("--seed with --mode %s: nothing is drawn; only flat and random do, and --compare has them", o.Mode)
 	case within < 0:
 		return usage("--within %v: want a time, not negative", within)
 	case given("svg") && svg == "":

@@ -213,14 +213,11 @@ The rate of each link is drawn between the two of --rate. Sites, racks and the d
 
 // shapeFits refuses flags of what a shape does not draw.
 func shapeFits(s topo.Shape, given func(flag string) bool) error {
-	same := s.Lo == s.Hi
 	switch {
 	case given("backbone") && s.Kind == "flat":
 		return errors.New("--backbone: a flat network has no links between switches")
-	case given("asymmetric") && same:
+	case given("asymmetric") && s.Lo == s.Hi:
 		return errors.New("--asymmetric: both directions have the one rate of --rate; want a range, LOW..HIGH")
-	case given("seed") && same && slices.Contains([]string{"flat", "star", "skewed"}, s.Kind):
-		return fmt.Errorf("--seed: nothing of %s is drawn but rates, and --rate is only one; want a range, LOW..HIGH", s.Kind)
 	}
 	return nil
 }
