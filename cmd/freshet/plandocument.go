@@ -60,7 +60,7 @@ type planFlow struct {
 	Rate     float64  `json:"rate"`
 }
 
-// planLink is a direction of a link, or both of one that is half duplex: those share its rate.
+// planLink is a direction of a link. The two of one that is half duplex share its rate.
 type planLink struct {
 	From   string  `json:"from"`
 	To     string  `json:"to"`
@@ -121,15 +121,11 @@ func (v *planView) document() planDocument {
 	}
 	for _, l := range plan.Links {
 		c := topo.Channel(l.Channel)
-		one := planLink{v.g.Name(v.g.From(c)), v.g.Name(v.g.To(c)), "full", l.Load, l.Rate}
+		duplex := "full"
 		if v.g.Half(c) {
-			one.Duplex = "half"
-			if last := len(d.Links) - 1; last >= 0 && d.Links[last].From == one.To && d.Links[last].To == one.From { // the other direction is just before it
-				d.Links[last].Load += one.Load
-				continue
-			}
+			duplex = "half"
 		}
-		d.Links = append(d.Links, one)
+		d.Links = append(d.Links, planLink{v.g.Name(v.g.From(c)), v.g.Name(v.g.To(c)), duplex, l.Load, l.Rate})
 	}
 	for k, t := range v.transfers {
 		d.Transfers = append(d.Transfers, planTransfer{Name: t.Name, Size: t.Size, Rate: v.arrives[k], FinishS: finite(v.finish[k])})
