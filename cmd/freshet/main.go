@@ -6,6 +6,7 @@
 //	main.go      signals, exit codes, how an error is shown
 //	root.go      the tree of commands and the flags of all
 //	state.go     where credentials lie by default, and how they are found
+//	files.go     files that are read or written whole
 //	result.go    a job as the numbers that --json prints
 //	progress.go  a job while it runs: view.go draws it on a terminal, lines.go in lines
 //

@@ -58,16 +58,17 @@ Modes, from the plainest to the best:
 			if err := planFits(cmd, args, o); err != nil {
 				return err
 			}
-			net, err := readTopology(args[0])
+			ctx := cmd.Context()
+			net, err := readTopology(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			g := topo.NewGraph(net)
-			text, err := readText(args[1])
+			text, err := readText(ctx, args[1])
 			if err != nil {
 				return err
 			}
-			transfers, err := planner.ParseTransfers(text, g)
+			transfers, err := asLongAs(ctx, func() ([]planner.Transfer, error) { return planner.ParseTransfers(text, g) })
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[1], err)
 			}
@@ -78,7 +79,7 @@ Modes, from the plainest to the best:
 			if o.Mode == planner.Paper || o.Mode == planner.Single {
 				limit -= limit / 2 // the bound first, and what these modes do then
 			}
-			o.Enough = func() bool { return limit > 0 && time.Since(began) >= limit || cmd.Context().Err() != nil }
+			o.Enough = func() bool { return limit > 0 && time.Since(began) >= limit || ctx.Err() != nil }
 			p, err := planner.New(planner.On(g), o)
 			if err != nil {
 				return usageError{err}
@@ -87,13 +88,16 @@ Modes, from the plainest to the best:
 				if _, err := p.Add(t); err != nil {
 					return fmt.Errorf("%s: %w", args[1], err)
 				}
+				if ctx.Err() != nil {
+					return errInterrupted
+				}
 			}
 			for more := true; more; more = more && !o.Enough() { // once in any case: the floor is found by it
 				if more, err = p.Step(); err != nil {
 					return err
 				}
-				if err := cmd.Context().Err(); err != nil {
-					return err
+				if ctx.Err() != nil {
+					return errInterrupted
 				}
 			}
 			limit = within
@@ -105,18 +109,22 @@ Modes, from the plainest to the best:
 			limit = 0 // what follows is no planning
 			v := newPlanView(g, p, plan, transfers, took)
 			v.maxMin = o.MaxMin
-			if err := cmd.Context().Err(); err != nil {
-				return err
+			if ctx.Err() != nil {
+				return errInterrupted
 			}
 			w := cmd.OutOrStdout()
 			if svg != "" {
-				if err := os.WriteFile(svg, v.picture(filepath.Base(args[1])), 0o666); err != nil {
+				drawn, err := asLongAs(ctx, func() ([]byte, error) { return v.picture(filepath.Base(args[1])), nil })
+				if err != nil {
+					return err
+				}
+				if err := os.WriteFile(svg, drawn, 0o666); err != nil {
 					return err
 				}
 			}
 			var modes []planMode
 			if compare {
-				if modes, err = v.compare(cmd.Context(), func(plan func()) {
+				if modes, err = v.compare(ctx, func(plan func()) {
 					began, limit = time.Now(), within
 					plan()
 					limit = 0
@@ -276,8 +284,8 @@ func (v *planView) compare(ctx context.Context, within func(plan func())) (modes
 				last = f
 			}
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
+		if ctx.Err() != nil {
+			return nil, errInterrupted
 		}
 		modes = append(modes, planMode{Mode: mode, Throughput: plan.Throughput, Bound: finite(plan.Bound), MinRate: plan.MinRate,
 			Starved: len(plan.Starved), FinishS: finite(last), Flows: len(plan.Flows), PlanningS: took.Seconds(), last: last})

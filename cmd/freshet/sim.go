@@ -33,7 +33,7 @@ and {file: net.yaml} as the network is one that "freshet topo" wrote.`,
   freshet sim docs/scenarios/narrow.yaml --json`,
 		Args: wantArgs("SCENARIO.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := scenario.Read(args[0])
+			s, err := asLongAs(cmd.Context(), func() (*scenario.Scenario, error) { return scenario.Read(args[0]) })
 			if err != nil {
 				return err
 			}

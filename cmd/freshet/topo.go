@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/freshet/freshet/internal/form"
 	"github.com/freshet/freshet/internal/picture"
 	"github.com/freshet/freshet/topo"
 	"github.com/freshet/freshet/unit"
@@ -105,39 +105,23 @@ func (r rates) Set(s string) error {
 	return nil
 }
 
-// readText reads a file of at most form.MaxText bytes, or standard input if its name is "-".
-func readText(name string) ([]byte, error) {
-	f := os.Stdin
-	if name != "-" {
-		var err error
-		if f, err = os.Open(name); err != nil {
-			return nil, err
-		}
-		defer f.Close()
-	}
-	text, err := io.ReadAll(io.LimitReader(f, form.MaxText+1))
-	if err == nil && len(text) > form.MaxText {
-		err = fmt.Errorf("%s: it is longer than the %v that are read", name, unit.Bytes(form.MaxText))
-	}
-	return text, err
-}
-
 // readTopology reads the description of a network from a file, or from standard input if its name is "-".
-func readTopology(name string) (*topo.Network, error) {
-	text, err := readText(name)
+func readTopology(ctx context.Context, name string) (*topo.Network, error) {
+	text, err := readText(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return parseTopology(name, text, topo.Zoo{})
+	return parseTopology(ctx, name, text, topo.Zoo{})
 }
 
 // parseTopology parses the text of a file, which may be GraphML, and z has what that has not.
-func parseTopology(name string, text []byte, z topo.Zoo) (n *topo.Network, err error) {
-	if isXML(text) {
-		n, err = topo.ParseGraphML(text, z)
-	} else {
-		n, err = topo.Parse(text)
-	}
+func parseTopology(ctx context.Context, name string, text []byte, z topo.Zoo) (*topo.Network, error) {
+	n, err := asLongAs(ctx, func() (*topo.Network, error) {
+		if isXML(text) {
+			return topo.ParseGraphML(text, z)
+		}
+		return topo.Parse(text)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -188,12 +172,18 @@ The rate of each link is drawn between the two of --rate. Sites, racks and the d
 		Args: wantArgs("KIND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.Kind = args[0]
-			n, err := s.Network()
-			if err == nil {
-				err = shapeFits(s, cmd.Flags().Changed)
-			}
+			n, err := asLongAs(cmd.Context(), func() (*topo.Network, error) {
+				n, err := s.Network()
+				if err == nil {
+					err = shapeFits(s, cmd.Flags().Changed)
+				}
+				if err != nil {
+					err = usageError{err}
+				}
+				return n, err
+			})
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			return writeTopology(cmd.OutOrStdout(), n, out, asJSON)
 		},
@@ -237,7 +227,7 @@ where the nodes are.`,
   freshet topo convert net.yaml --json`,
 		Args: wantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := readText(args[0])
+			text, err := readText(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -246,7 +236,7 @@ where the nodes are.`,
 					return usage("--%s: it is of GraphML, and %s is none", name, args[0])
 				}
 			}
-			n, err := parseTopology(args[0], text, z.zoo())
+			n, err := parseTopology(cmd.Context(), args[0], text, z.zoo())
 			if err != nil {
 				return err
 			}
@@ -268,7 +258,7 @@ may be meant so, such as a network in parts, is a note, and no error.`,
 		Example: `  freshet topo check net.yaml`,
 		Args:    wantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := readTopology(args[0])
+			n, err := readTopology(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -298,7 +288,7 @@ draws it: beyond a hundred hosts each site is one row or one circle.`,
 			if cmd.Flags().Changed("svg") && svg == "" {
 				return usage("--svg is empty: want a file")
 			}
-			n, err := readTopology(args[0])
+			n, err := readTopology(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -310,7 +300,13 @@ draws it: beyond a hundred hosts each site is one row or one circle.`,
 				}
 			}
 			if svg != "" {
-				if err := os.WriteFile(svg, picture.Draw(g, picture.Options{Title: filepath.Base(args[0])}), 0o666); err != nil {
+				drawn, err := asLongAs(cmd.Context(), func() ([]byte, error) {
+					return picture.Draw(g, picture.Options{Title: filepath.Base(args[0])}), nil
+				})
+				if err != nil {
+					return err
+				}
+				if err := os.WriteFile(svg, drawn, 0o666); err != nil {
 					return err
 				}
 			}
