@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -112,13 +112,12 @@ Modes, from the plainest to the best:
 			if ctx.Err() != nil {
 				return errInterrupted
 			}
-			w := cmd.OutOrStdout()
 			if svg != "" {
 				drawn, err := asLongAs(ctx, func() ([]byte, error) { return v.picture(filepath.Base(args[1])), nil })
 				if err != nil {
 					return err
 				}
-				if err := os.WriteFile(svg, drawn, 0o666); err != nil {
+				if err := writeFile(svg, drawn); err != nil {
 					return err
 				}
 			}
@@ -138,23 +137,25 @@ Modes, from the plainest to the best:
 				if explain {
 					d.Why = v.why()
 				}
-				err = printJSON(w, d)
+				err = printJSON(cmd.OutOrStdout(), d)
 			} else {
-				v.head(w)
-				if !compare {
-					v.flows(w)
-					v.starved(w)
-				}
-				v.unreachable(w)
-				if explain {
-					v.explain(w)
-				}
-				if compare {
-					err = printModes(w, modes)
-				}
-				if svg != "" {
-					fmt.Fprintf(w, "\nPicture: %s\n", svg)
-				}
+				err = printed(cmd.OutOrStdout(), func(w io.Writer) {
+					v.head(w)
+					if !compare {
+						v.flows(w)
+						v.starved(w)
+					}
+					v.unreachable(w)
+					if explain {
+						v.explain(w)
+					}
+					if compare {
+						printModes(w, modes)
+					}
+					if svg != "" {
+						fmt.Fprintf(w, "\nPicture: %s\n", svg)
+					}
+				})
 			}
 			if err == nil && p.Pairs() == 0 && len(plan.Unreachable) > 0 {
 				err = errors.New("no destination can be reached")
@@ -195,7 +196,7 @@ func planFits(cmd *cobra.Command, args []string, o planner.Options) error {
 	case given("svg") && svg == "":
 		return usage("--svg is empty: want a file")
 	}
-	return nil
+	return overwrites("svg", svg, args...)
 }
 
 // planView is a plan with the names that people know things by.

@@ -141,7 +141,7 @@ func (v *planView) unreachable(w io.Writer) {
 }
 
 // printModes prints how all modes fare.
-func printModes(w io.Writer, modes []planMode) error {
+func printModes(w io.Writer, modes []planMode) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "\nMODE\tTHROUGHPUT\tOF BOUND\tSMALLEST\tSTARVED\tLAST FINISH\tFLOWS\tPLANNED IN\t\n")
 	for _, m := range modes {
@@ -155,7 +155,7 @@ func printModes(w io.Writer, modes []planMode) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%.3f s\t\n", m.Mode, rateOf(m.Throughput), of, rateOf(m.MinRate), m.Starved, through(m.last), m.Flows, m.PlanningS)
 	}
-	return t.Flush()
+	t.Flush()
 }
 
 // through is how people read when a transfer is through, in seconds as finishes has it.

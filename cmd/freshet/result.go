@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -11,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -431,7 +429,7 @@ func save(ctx context.Context, c *freshet.Client, job freshet.Job, courses map[s
 		if got == 0 {
 			return fmt.Errorf("job %s has no recording (%w): broadcast with --record, --report or --keep-recording", job.ID, cmp.Or(missing, errors.New("no node took part")))
 		}
-		if err := os.WriteFile(recording, b.Bytes(), 0o644); err != nil {
+		if err := writeFile(recording, b.Bytes()); err != nil {
 			return fmt.Errorf("recording: %w", err)
 		}
 	}
@@ -467,16 +465,11 @@ func unrecorded(job freshet.Job) freshet.Job {
 }
 
 // writeReport makes path the page of rec, all of it or nothing.
-func writeReport(path string, rec *report.Recording) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".freshet-*.html")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	defer os.Remove(f.Name()) // fails harmlessly once renamed
-	w := bufio.NewWriter(f)
-	err = errors.Join(rec.HTML(w), w.Flush(), f.Chmod(0o644), f.Close())
+func writeReport(path string, rec *report.Recording) error {
+	var page bytes.Buffer
+	err := rec.HTML(&page)
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = writeFile(path, page.Bytes())
 	}
 	if err != nil {
 		return fmt.Errorf("report: %w", err)

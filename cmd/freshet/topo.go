@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -142,7 +141,7 @@ func writeTopology(w io.Writer, n *topo.Network, name string, asJSON bool) error
 		_, err := w.Write(text)
 		return err
 	}
-	return os.WriteFile(name, text, 0o666)
+	return writeFile(name, text)
 }
 
 func outFlag(cmd *cobra.Command, out *string) {
@@ -227,6 +226,9 @@ where the nodes are.`,
   freshet topo convert net.yaml --json`,
 		Args: wantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := overwrites("out", out, args[0]); err != nil {
+				return err
+			}
 			text, err := readText(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -263,12 +265,12 @@ may be meant so, such as a network in parts, is a note, and no error.`,
 				return err
 			}
 			s := summarise(topo.NewGraph(n))
-			w := cmd.OutOrStdout()
-			fmt.Fprintf(w, "%s: %s\n", args[0], s)
-			for _, note := range s.Notes {
-				fmt.Fprintf(w, "note: %s\n", note)
-			}
-			return nil
+			return printed(cmd.OutOrStdout(), func(w io.Writer) {
+				fmt.Fprintf(w, "%s: %s\n", args[0], s)
+				for _, note := range s.Notes {
+					fmt.Fprintf(w, "note: %s\n", note)
+				}
+			})
 		},
 	}
 }
@@ -288,6 +290,9 @@ draws it: beyond a hundred hosts each site is one row or one circle.`,
 			if cmd.Flags().Changed("svg") && svg == "" {
 				return usage("--svg is empty: want a file")
 			}
+			if err := overwrites("svg", svg, args[0]); err != nil {
+				return err
+			}
 			n, err := readTopology(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -306,18 +311,19 @@ draws it: beyond a hundred hosts each site is one row or one circle.`,
 				if err != nil {
 					return err
 				}
-				if err := os.WriteFile(svg, drawn, 0o666); err != nil {
+				if err := writeFile(svg, drawn); err != nil {
 					return err
 				}
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), s)
 			}
-			s.print(cmd.OutOrStdout())
-			if svg != "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "\nPicture: %s\n", svg)
-			}
-			return nil
+			return printed(cmd.OutOrStdout(), func(w io.Writer) {
+				s.print(w)
+				if svg != "" {
+					fmt.Fprintf(w, "\nPicture: %s\n", svg)
+				}
+			})
 		},
 	}
 	f := cmd.Flags()
