@@ -12,6 +12,9 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
+// mostSite is how many bytes the name of a site may have.
+const mostSite = 255
+
 // Fields of the elements of a file's lists, in the order in which they are written.
 var (
 	hostFields   = []string{"name", "site"}
@@ -35,7 +38,7 @@ func Parse(text []byte) (*Network, error) {
 	n := &Network{}
 	for _, v := range hosts {
 		h := v.Object(hostFields...)
-		n.Hosts = append(n.Hosts, Host{Name: h.Need("name").Name(), Site: h.Get("site").Text()})
+		n.Hosts = append(n.Hosts, Host{Name: h.Need("name").Name(), Site: h.Get("site").Words(mostSite)})
 	}
 	for _, v := range switches {
 		n.Switches = append(n.Switches, parseSwitch(v))
@@ -98,7 +101,7 @@ func parseSwitch(v form.Value) Switch {
 		return Switch{Name: v.Name()}
 	}
 	o := v.Object(switchFields...)
-	s := Switch{Name: o.Need("name").Name(), Site: o.Get("site").Text()}
+	s := Switch{Name: o.Need("name").Name(), Site: o.Get("site").Words(mostSite)}
 	if at := o.Get("at"); at.Given() {
 		c := at.List()
 		if len(c) != 2 {
@@ -285,24 +288,7 @@ func (w *writer) text(s string) string {
 	if err := e.Encode(s); err != nil {
 		panic(err) // a string can be encoded
 	}
-	quoted := strings.TrimSuffix(b.String(), "\n")
-	if !strings.ContainsFunc(quoted, unreadable) {
-		return quoted
-	}
-	b.Reset()
-	for _, r := range quoted {
-		if unreadable(r) {
-			fmt.Fprintf(b, "\\u%04x", r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// unreadable says whether YAML refuses r unless it is escaped, though JSON does not.
-func unreadable(r rune) bool {
-	return r >= 0x7f && r < 0xa0 || r == '\uFEFF' || r == '\uFFFE' || r == '\uFFFF'
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // number writes x so that it is read back as the same, in JSON, too.

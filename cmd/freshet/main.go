@@ -21,9 +21,11 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"unicode"
 )
 
 // What the process ends with.
@@ -86,13 +88,26 @@ var errInterrupted = errors.New("interrupted")
 // errShown is a failure of which everything has been said already.
 var errShown = errors.New("failed")
 
+// oneLine is a text as one line, in which what a terminal would obey is written as Go writes it: errors have names of files and what others have sent.
+func oneLine(s string) string {
+	var b strings.Builder
+	for _, r := range strings.Join(strings.Fields(s), " ") {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
 // code shows err, as one line, and returns the exit code that it stands for.
 func code(err error) int {
 	if err == nil {
 		return exitOK
 	}
 	if !errors.Is(err, errShown) {
-		fmt.Fprintln(os.Stderr, "freshet: "+strings.Join(strings.Fields(err.Error()), " "))
+		fmt.Fprintln(os.Stderr, "freshet: "+oneLine(err.Error()))
 	}
 	switch _, usage := errors.AsType[usageError](err); {
 	case usage:

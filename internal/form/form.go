@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -262,15 +263,26 @@ func (v Value) Text() string {
 	return v.node.Value
 }
 
+// Words is a text of people's, of at most that many bytes. It is printable: nothing in it moves a terminal's cursor, or turns round what is beside it.
+func (v Value) Words(most int) string {
+	s := v.Text()
+	if len(s) > most || strings.ContainsFunc(s, unprintable) {
+		v.Fail("want a text of at most %d bytes that can be printed, not %s", most, short(s))
+		return ""
+	}
+	return s
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == '\uFFFD' }
+
 // Name is a text that can name something: printable, without spaces, at most 64 bytes.
 func (v Value) Name() string {
 	s := v.Text()
 	if !v.Given() {
 		return ""
 	}
-	bad := func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\uFFFD' }
-	if s == "" || len(s) > 64 || strings.ContainsFunc(s, bad) {
-		v.Fail("a name is 1 to 64 bytes without spaces, not %s", short(s))
+	if s == "" || len(s) > 64 || strings.ContainsFunc(s, unprintable) || strings.Contains(s, " ") {
+		v.Fail("a name is 1 to 64 bytes, printable and without spaces, not %s", short(s))
 		return ""
 	}
 	return s

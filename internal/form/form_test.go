@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/freshet/freshet/unit"
 )
@@ -70,7 +71,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"n:\n", `line 1: n: want a text, not nothing`},
 		{"at: -3s\n", `line 1: at: "-3s": want a time`},
 		{"links:\n- {a: x}\n- {}\n", `line 3: links[1]: a is missing`},
-		{"links:\n- {a: x}\n- {a: 'x y'}\n", `line 3: links[1].a: a name is 1 to 64 bytes without spaces, not "x y"`},
+		{"links:\n- {a: x}\n- {a: 'x y'}\n", `line 3: links[1].a: a name is 1 to 64 bytes, printable and without spaces, not "x y"`},
 		{"links: {a: x}\n", `line 1: links: want a list, not an object`},
 		{"links:\n- &x {a: x}\n- *x\n", `line 3: links[1]: want an object with a, not an alias`},
 		{"", "the document is empty"},
@@ -88,6 +89,32 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q:\n\tgot  %v\n\twant %s", c.text, err, c.want)
 		}
+	}
+}
+
+// What would do something to a terminal is no name, and no other text that is shown.
+func TestTextsCanBePrinted(t *testing.T) {
+	read := func(text string) (name, words string, err error) {
+		d := Parse([]byte(text))
+		o := d.Root().Object("name", "words")
+		return o.Get("name").Name(), o.Get("words").Words(20), d.Err()
+	}
+	for _, s := range []string{"a", "東京", "Zürich", "e\u0301", "\U0001F600", "1/2", "-"} {
+		if name, words, err := read(fmt.Sprintf("name: %q\nwords: %q\n", s, s+" "+s)); err != nil || name != s || words != s+" "+s {
+			t.Errorf("%q: got %q, %q, %v", s, name, words, err)
+		}
+	}
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	for _, s := range []string{`\x1b[2J`, `\a`, `\t`, `\n`, `\x7f`, `\x85`, `\x9b2J`, `\u202E`, `\u2028`, `\u200b`, `\uFEFF`, `\u00a0`, `\uFFFD`} {
+		if _, _, err := read("name: ok\nwords: \"" + s + "\"\n"); err == nil || !strings.HasPrefix(err.Error(), "line 2: words: want a text of at most 20 bytes that can be printed, not \"") || strings.ContainsFunc(err.Error(), hidden) {
+			t.Errorf("words %s: %q", s, err)
+		}
+		if _, _, err := read("name: \"" + s + "\"\n"); err == nil || !strings.HasPrefix(err.Error(), "line 1: name: a name is 1 to 64 bytes, printable and without spaces, not \"") || strings.ContainsFunc(err.Error(), hidden) {
+			t.Errorf("name %s: %q", s, err)
+		}
+	}
+	if _, _, err := read("words: twenty-one bytes long\n"); err == nil {
+		t.Error("more bytes than there may be")
 	}
 }
 

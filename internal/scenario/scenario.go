@@ -143,7 +143,7 @@ func (s *Scenario) network(v form.Value, open func(string) ([]byte, error)) (atS
 			s.Network, err = topo.Parse(text)
 		}
 		if err != nil {
-			o.Get("file").Fail("%s: %v", name, err)
+			o.Get("file").Fail("%q: %v", name, err)
 			return ""
 		}
 		if h := len(s.Network.Hosts); h < 1 || h > maxHosts {

@@ -532,7 +532,7 @@ func TestBadFilesAreRefused(t *testing.T) {
 		{"hosts: 10, ", "", `line 2: network: hosts is missing`},
 		{"hosts: 10", "hosts: 10, sites: 2", `line 2: network: unknown key "sites"`},
 		{"generate: star", "generate: ring", `line 2: network.generate: "ring": want star, sites`},
-		{"generate: star, hosts: 10, rate: 1Gbit", "file: none.yaml", `line 2: network.file: none.yaml: `},
+		{"generate: star, hosts: 10, rate: 1Gbit", "file: none.yaml", `line 2: network.file: "none.yaml": `},
 		{"rate: 1Gbit", "rate: 1", `line 2: network.rate: rate "1": want`},
 		{"rate: 1Gbit", "rate: []", `line 2: network.rate: the list is empty`},
 		{"size: 1GiB", "size: 0", `line 3: broadcast.size: there is nothing to move`},
