@@ -2,7 +2,9 @@ package topo
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -392,6 +394,24 @@ func TestFatTreeSpreads(t *testing.T) {
 	}
 }
 
+// Rates may be as small and as large as a file may have them, and from 0 on.
+func TestShapesOfOddRates(t *testing.T) {
+	for _, s := range []Shape{
+		{Lo: unit.Kbit / 2, Hi: unit.Kbit}, {Lo: 0, Hi: unit.Kbit}, {Lo: mostRate, Hi: mostRate}, {Lo: unit.Kbit, Hi: mostRate / 4, Backbone: 4}, {Lo: unit.Mbit, Hi: unit.Mbit, Backbone: 0.001},
+	} {
+		for s.Seed = range 20 {
+			s.Kind, s.Hosts, s.Asymmetric = "star", 100, true
+			n, err := s.Network()
+			if err != nil {
+				t.Fatalf("%+v: %v", s, err)
+			}
+			if again, err := Parse(n.YAML()); err != nil || !reflect.DeepEqual(again, n) {
+				t.Fatalf("%+v is another once written: %v", s, err)
+			}
+		}
+	}
+}
+
 func TestBadShapesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		s    Shape
@@ -403,6 +423,12 @@ func TestBadShapesAreRefused(t *testing.T) {
 		{Shape{Kind: "flat", Groups: 2}, "a flat network is one switch"},
 		{Shape{Kind: "star", Lo: 2, Hi: 1}, "want the smaller first"},
 		{Shape{Kind: "star", Backbone: -1}, "want a number greater than 0"},
+		{Shape{Kind: "star", Backbone: math.Inf(1)}, "want a number greater than 0"},
+		{Shape{Kind: "star", Hi: 2 * mostRate}, "a link has at most 1000000 Tbit"},
+		{Shape{Kind: "star", Hi: mostRate, Backbone: 2}, "a link has at most 1000000 Tbit"},
+		{Shape{Kind: "star", Lo: 100 * unit.BitPerSecond, Hi: unit.Gbit}, "rate 100 bit × 1: rates are in whole kbit, so that it would be 0"},
+		{Shape{Kind: "star", Hi: 100 * unit.BitPerSecond}, "so that it would be 0"},
+		{Shape{Kind: "star", Lo: unit.Kbit, Hi: unit.Kbit, Backbone: 0.1}, "rate 1 kbit × 0.1: rates are in whole kbit"},
 		{Shape{Kind: "fattree", Groups: 5}, "want an even number"},
 		{Shape{Kind: "fattree", Groups: 4}, "has no place for 400 hosts"},
 	} {

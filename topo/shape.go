@@ -78,10 +78,19 @@ func (s Shape) Network() (*Network, error) {
 		return nil, fmt.Errorf("%d hosts: want 1 to %d", s.Hosts, maxHosts)
 	case !(s.Lo >= 0) || !(s.Hi >= s.Lo) || math.IsInf(float64(s.Hi), 0):
 		return nil, fmt.Errorf("rates from %v to %v: want the smaller first, and none negative", s.Lo, s.Hi)
-	case !(s.Backbone > 0) || math.IsInf(float64(s.Hi)*s.Backbone, 0):
+	case !(s.Backbone > 0) || math.IsInf(s.Backbone, 0):
 		return nil, fmt.Errorf("backbone × %v: want a number greater than 0", s.Backbone)
+	case float64(s.Hi)*max(1, s.Backbone) > float64(mostRate):
+		return nil, fmt.Errorf("rates up to %s, between switches × %v: a link has at most 1000000 Tbit", s.Hi.Bits(), s.Backbone)
 	case s.Groups < 0 || s.Groups > s.Hosts:
 		return nil, fmt.Errorf("%d groups of %d hosts: want no more groups than hosts", s.Groups, s.Hosts)
+	}
+	for _, r := range []unit.Bandwidth{s.Lo, s.Hi} {
+		for _, factor := range []float64{1, s.Backbone} {
+			if r > 0 && whole(r, factor) == 0 {
+				return nil, fmt.Errorf("rate %s × %v: rates are in whole kbit, so that it would be 0", r.Bits(), factor)
+			}
+		}
 	}
 	d := &draft{Shape: s, net: &Network{}}
 	d.rates, d.sizes, d.delays = d.stream(streamRates), d.stream(streamSizes), d.stream(streamDelays)
@@ -132,8 +141,12 @@ func (d *draft) groups(usual int) int {
 
 // rate draws one, in whole kbit.
 func (d *draft) rate(factor float64) unit.Bandwidth {
-	r := float64(d.Lo) + d.rates.Float64()*float64(d.Hi-d.Lo)
-	return unit.Bandwidth(math.Round(r*factor/float64(unit.Kbit))) * unit.Kbit
+	return whole(d.Lo+unit.Bandwidth(d.rates.Float64())*(d.Hi-d.Lo), factor)
+}
+
+// whole is factor × a rate, in whole kbit.
+func whole(r unit.Bandwidth, factor float64) unit.Bandwidth {
+	return unit.Bandwidth(math.Round(float64(r)*factor/float64(unit.Kbit))) * unit.Kbit
 }
 
 func (d *draft) join(a, b string, factor float64, delay time.Duration) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,6 +172,9 @@ The rate of each link is drawn between the two of --rate. Sites, racks and the d
 		Args: wantArgs("KIND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.Kind = args[0]
+			if err := cmp.Or(notZero(cmd, "hosts", s.Hosts), notZero(cmd, "groups", s.Groups), notZero(cmd, "backbone", s.Backbone)); err != nil {
+				return err
+			}
 			n, err := asLongAs(cmd.Context(), func() (*topo.Network, error) {
 				n, err := s.Network()
 				if err == nil {
@@ -200,6 +204,14 @@ The rate of each link is drawn between the two of --rate. Sites, racks and the d
 	return cmd
 }
 
+// notZero refuses a flag that was given as 0 where that stands for what it is by default.
+func notZero[T int | float64 | unit.Bandwidth](cmd *cobra.Command, flag string, value T) error {
+	if value == 0 && cmd.Flags().Changed(flag) {
+		return usage("--%s 0: want more than 0", flag)
+	}
+	return nil
+}
+
 // shapeFits refuses flags of what a shape does not draw.
 func shapeFits(s topo.Shape, given func(flag string) bool) error {
 	switch {
@@ -226,7 +238,7 @@ where the nodes are.`,
   freshet topo convert net.yaml --json`,
 		Args: wantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := overwrites("out", out, args[0]); err != nil {
+			if err := cmp.Or(overwrites("out", out, args[0]), notZero(cmd, "hosts", z.hosts), notZero(cmd, "access-back", z.back), notZero(cmd, "rate", z.rate)); err != nil {
 				return err
 			}
 			text, err := readText(cmd.Context(), args[0])
