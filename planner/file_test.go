@@ -58,7 +58,7 @@ transfers:
 		{"transfers: [{name: x, sources: [h1], destinations: [h2], weight: 1001}]", "weight: want a number from 0.001 to 1000"},
 		{"transfers: [{name: x, sources: [h1], destinations: [h2], weight: -1}]", "weight"},
 		{"transfers: [{name: x, sources: [h1], destinations: [h2], priority: 1.5}]", "priority"},
-		{"transfers: [{name: x, sources: [h1], destinations: [h2], size: -1}]", "size"},
+		{"transfers: [{name: x, sources: [h1], destinations: [h2], size: -1}]", `size "-1" is negative`},
 		{"transfers: [{name: x, sources: [h1], destinations: [h2], sise: 1}]", `unknown key`},
 	} {
 		_, err := ParseTransfers([]byte(c.text), g)

@@ -92,7 +92,7 @@ func TestTextsAreWrittenAsTheyAre(t *testing.T) {
 func TestBadFilesAreRefused(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"rate: 100Mbit", "rate: 100", `line 5: links[1].rate: rate "100": want`},
-		{"rate: 100Mbit", "rate: -1Mbit", `line 5: links[1].rate: rate "-1Mbit" is out of range`},
+		{"rate: 100Mbit", "rate: -1Mbit", `line 5: links[1].rate: rate "-1Mbit" is negative`},
 		{"rate: 100Mbit, ", "", `line 5: links[1]: rate is missing`},
 		{"duplex: half", "duplex: no", `line 5: links[1].duplex: "no": want full, half`},
 		{"duplex: half", "duplex: half, rate_back: 1Mbit", `line 5: links[1].rate_back: a half-duplex link has one rate`},

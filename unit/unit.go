@@ -64,7 +64,10 @@ func ParseBytes(s string) (Bytes, error) {
 			continue
 		}
 		b := v * u.factor
-		if math.IsNaN(b) || b < 0 || b >= math.MaxInt64 {
+		if b < 0 {
+			return 0, fmt.Errorf("size %q is negative", s)
+		}
+		if math.IsNaN(b) || b >= math.MaxInt64 {
 			return 0, fmt.Errorf("size %q is out of range", s)
 		}
 		if b != math.Trunc(b) {
@@ -130,7 +133,10 @@ func ParseBandwidth(s string) (Bandwidth, error) {
 			continue
 		}
 		r := Bandwidth(v) * u.factor
-		if math.IsNaN(float64(r)) || math.IsInf(float64(r), 0) || r < 0 {
+		if r < 0 {
+			return 0, fmt.Errorf("rate %q is negative", s)
+		}
+		if math.IsNaN(float64(r)) || math.IsInf(float64(r), 0) {
 			return 0, fmt.Errorf("rate %q is out of range", s)
 		}
 		return r, nil
