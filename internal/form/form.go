@@ -14,6 +14,7 @@
 package form
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -32,10 +33,11 @@ import (
 )
 
 // MaxText is how many bytes are read: more than the description of 200,000 hosts has. A value takes up to 0.4 KB
-// of memory while it is read, so they are limited, too.
+// of memory while it is read, so they are limited, too; and a long one several times its length.
 const (
 	MaxText   = 64 << 20
 	maxValues = 4_000_000
+	maxValue  = 1 << 20 // bytes, comments and all
 )
 
 // Doc is a document that is being read.
@@ -92,20 +94,28 @@ func decode(r io.Reader) (n yaml.Node, err error) {
 	return n, errors.New(strings.Join(strings.Fields(said), " "))
 }
 
-// look says whether a text is none, or may have more than maxValues values, and in which line. It counts
+// look says whether a text is none, or may have more than maxValues values or one of more than maxValue bytes, and in which line. It counts
 // what parts values from each other; what of it stands in a text counts, too.
 func look(text []byte) error {
-	line, n := 1, 0
+	if wide(text) {
+		return errors.New("line 1: the text is UTF-16; save it as UTF-8")
+	}
+	line, n, began := 1, 0, 0 // began: where the last value did, which may go on over lines
 	for i, c := range text {
 		switch c {
 		case '\n':
 			line++
 			n++
+			if i > 0 && text[i-1] == '-' {
+				began = i
+			}
 		case ',', ':', '[', '{':
 			n++
+			began = i
 		case ' ', '\t':
 			if i > 0 && (text[i-1] == '-' || text[i-1] == '?') {
 				n++
+				began = i
 			}
 		default:
 			if c < ' ' && c != '\r' || c == 0x7f {
@@ -114,6 +124,9 @@ func look(text []byte) error {
 		}
 		if n > maxValues {
 			return fmt.Errorf("line %d: more than %d values up to here; no more are read", line, maxValues)
+		}
+		if i-began > maxValue {
+			return fmt.Errorf("line %d: a value of more than %v", line, unit.Bytes(maxValue))
 		}
 	}
 	if !utf8.Valid(text) {
@@ -131,6 +144,18 @@ func look(text []byte) error {
 		return fmt.Errorf("line %d: the text is not UTF-8", line)
 	}
 	return nil
+}
+
+// wide says whether a text is UTF-16: it says so itself, or every other one of its first bytes is zero.
+func wide(text []byte) bool {
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		return true
+	}
+	if len(text) < 4 {
+		return false
+	}
+	zero := func(i int) bool { return text[i] == 0 }
+	return zero(0) == zero(2) && zero(1) == zero(3) && zero(0) != zero(1)
 }
 
 // Err is the first thing that was wrong, or nil.

@@ -78,9 +78,20 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"- 1\n", "line 1: want an object with"},
 		{"n: 1\n\n---\nn: 2\n", "line 3: there is more than one document in the file"},
 		{"n: 1\n\x00\x01\x02", "line 2: control characters are not allowed"},
+		{"\xff\xfen\x00:\x00", "line 1: the text is UTF-16; save it as UTF-8"},
+		{"\xfe\xff\x00n\x00:", "line 1: the text is UTF-16; save it as UTF-8"},
+		{"n\x00:\x00 \x001\x00", "line 1: the text is UTF-16; save it as UTF-8"},
+		{"\x00n\x00:\x00 \x001", "line 1: the text is UTF-16; save it as UTF-8"},
+		{"n\x00", "line 1: control characters are not allowed"},
 		{"n: 1\n\nat: \xff", "line 3: the text is not UTF-8"},
 		{strings.Repeat("x", MaxText+1), "bytes of text"},
 		{"n: 1\nlinks:\n[" + strings.Repeat("a,", maxValues) + "]", "line 3: more than 4000000 values"},
+		{strings.Repeat("[", 60<<20), "line 1: more than 4000000 values"},
+		{strings.Repeat("[", maxValues), "line 1: exceeded max depth"},
+		{strings.Repeat("- ", maxValues), "line 1: exceeded max depth"},
+		{strings.Repeat("x", 60<<20), "line 1: a value of more than 1 MiB"},
+		{strings.Repeat(strings.Repeat("x", 63)+"\n", 1<<20), "line 16385: a value of more than 1 MiB"},
+		{"n: 1\nat: \"" + strings.Repeat("x", maxValue), "line 2: a value of more than 1 MiB"},
 	} {
 		err := read(c.text)
 		if len(c.text) > 100 {
