@@ -172,7 +172,7 @@ func TestBadGraphMLIsRefused(t *testing.T) {
 // Networks of the Zoo, none of which has parts, are read, and written as what they are; every host is reached.
 func TestTheZoo(t *testing.T) {
 	files, err := filepath.Glob("testdata/zoo/*.graphml")
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) != 14 {
 		t.Fatalf("networks: %v, %v", files, err)
 	}
 	for _, file := range files {
