@@ -60,9 +60,17 @@ func (v *planView) rule() string {
 	case v.maxMin:
 		return "All rates rise together, by weight, until links are full; who can have more has more."
 	case len(v.plan.Classes) > 1:
-		return "Higher priorities have the most that there is, lower ones what these leave" + v.floor() + "."
+		return "Higher priorities have the most that there is" + v.byWeight() + ", lower ones what these leave" + v.floor() + "."
 	}
-	return "The plan has the flows that bring most to all together" + v.floor() + "."
+	return "The plan has the flows that bring most to all together" + v.byWeight() + v.floor() + "."
+}
+
+// byWeight says that a byte counts what its transfer weighs, where some weigh more than others, as the end of a sentence.
+func (v *planView) byWeight() string {
+	if slices.ContainsFunc(v.plan.Classes, func(c planner.Class) bool { return c.Weighted != c.Throughput }) {
+		return ", by weight"
+	}
+	return ""
 }
 
 // floor is what everybody gets at least, as the end of a sentence.

@@ -232,10 +232,7 @@ func (a *planAccount) whom() string {
 	if len(a.plan.Classes) > 1 {
 		text = "to its priority"
 	}
-	if slices.ContainsFunc(a.plan.Classes, func(c planner.Class) bool { return c.Weighted != c.Throughput }) {
-		text += ", by weight"
-	}
-	return text
+	return text + a.byWeight()
 }
 
 // instead is a sentence about what the sources would give that give nothing.
