@@ -7,9 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -295,6 +297,63 @@ func TestHalfDuplex(t *testing.T) {
 		if texts := strings.Join(p.texts, "|"); name == "tree" && !strings.Contains(texts, "↕100 %") {
 			t.Errorf("%s: no ↕100 %% in %q", name, texts)
 		}
+	}
+}
+
+// A box meets one of a crowd just if it meets one of the boxes in it.
+func TestCrowd(t *testing.T) {
+	rng := rand.New(rand.NewPCG(15, 1))
+	var all []box
+	c, met := crowd{}, 0
+	for range 3000 {
+		x, y := 2000*rng.Float64()-500, 2000*rng.Float64()-500
+		b := box{x, y, x + 200*rng.Float64(), y + 20*rng.Float64()}
+		want := slices.ContainsFunc(all, b.meets)
+		if got := c.meets(b); got != want {
+			t.Fatalf("%v meets one of %d: %v, want %v", b, len(all), got, want)
+		}
+		if want {
+			met++
+			continue
+		}
+		all = append(all, b)
+		c.add(b)
+	}
+	if met < 100 || len(all) < 100 {
+		t.Errorf("%d of 3000 met one", met)
+	}
+}
+
+// A map of very many places, of which a part is nowhere, takes no longer for each than one of few.
+func TestLargeMaps(t *testing.T) {
+	const wide, nowhere = 150, 20_000
+	n := &topo.Network{Hosts: []topo.Host{{Name: "h"}}}
+	name := func(i int) string { return fmt.Sprintf("s%d", i) }
+	for i := range wide*wide + nowhere {
+		s := topo.Switch{Name: name(i)}
+		switch {
+		case i >= wide*wide: // a line by itself
+			if i > wide*wide {
+				n.Links = append(n.Links, topo.Link{A: name(i - 1), B: s.Name})
+			}
+		default: // a grid
+			s.At = &topo.Coordinates{Lon: float64(i % wide), Lat: float64(i/wide) / 3}
+			if i%wide > 0 {
+				n.Links = append(n.Links, topo.Link{A: name(i - 1), B: s.Name})
+			}
+			if i >= wide {
+				n.Links = append(n.Links, topo.Link{A: name(i - wide), B: s.Name})
+			}
+		}
+		n.Switches = append(n.Switches, s)
+	}
+	n.Links = append(n.Links, topo.Link{A: "h", B: "s0"})
+	if err := n.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	p := look(t, "map", Draw(topo.NewGraph(n), Options{}))
+	if p.circles != wide*wide+nowhere || len(p.texts) < wide*wide/4 {
+		t.Errorf("%d places and %d texts", p.circles, len(p.texts))
 	}
 }
 

@@ -145,14 +145,40 @@ type box struct{ x1, y1, x2, y2 float64 }
 
 func (a box) meets(b box) bool { return a.x1 < b.x2 && b.x1 < a.x2 && a.y1 < b.y2 && b.y1 < a.y2 }
 
+// crowd is boxes by the squares of a grid that they are in, so that a box is compared with those near it alone.
+type crowd map[[2]int][]box
+
+func (c crowd) add(b box) {
+	c.squares(b, func(at [2]int) bool { c[at] = append(c[at], b); return false })
+}
+
+// meets says whether b meets any of the boxes.
+func (c crowd) meets(b box) bool {
+	return c.squares(b, func(at [2]int) bool { return slices.ContainsFunc(c[at], b.meets) })
+}
+
+// squares says whether something is so in one of the squares that b is in.
+func (c crowd) squares(b box, is func(at [2]int) bool) bool {
+	const side = 64 // pixels: about as wide as a name
+	square := func(x float64) int { return int(math.Floor(x / side)) }
+	for x := square(b.x1); x <= square(b.x2); x++ {
+		for y := square(b.y1); y <= square(b.y2); y++ {
+			if is([2]int{x, y}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // labels writes names where there is room; the most connected first.
 func (d *drawing) labels(at []point, radius []float64, degree []int) {
 	order := make([]int, len(at))
-	var taken []box
+	taken := crowd{}
 	for i, p := range at {
 		order[i] = i
 		r := radius[i]
-		taken = append(taken, box{p.x - r, p.y - r, p.x + r, p.y + r})
+		taken.add(box{p.x - r, p.y - r, p.x + r, p.y + r})
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := len(d.fold.nodes[a].hosts)+degree[a]*3, len(d.fold.nodes[b].hosts)+degree[b]*3
@@ -177,10 +203,10 @@ func (d *drawing) labels(at []point, radius []float64, degree []int) {
 				left -= w
 			}
 			b := box{left, c.y - 6, left + w, c.y + 6}
-			if b.x1 < 2 || b.x2 > d.width-2 || slices.ContainsFunc(taken, b.meets) {
+			if b.x1 < 2 || b.x2 > d.width-2 || taken.meets(b) {
 				continue
 			}
-			taken = append(taken, b)
+			taken.add(b)
 			d.printf(`<text x="%.1f" y="%.1f" text-anchor="%s" font-size="11" class="h">%s</text>`+"\n", c.x, c.y+3.8, c.anchor, escape(name))
 			break
 		}
@@ -240,9 +266,9 @@ func (d *drawing) onEarth(next [][]int32, frame box) ([]point, bool) {
 	for i := range at {
 		at[i].x *= wide
 	}
-	// Who is nowhere is between its neighbours.
-	for range k {
-		todo := false
+	// Who is nowhere is between its neighbours, unless it is in a part of which all are.
+	for placed := true; placed; {
+		placed = false
 		for i := range at {
 			if known[i] {
 				continue
@@ -254,13 +280,8 @@ func (d *drawing) onEarth(next [][]int32, frame box) ([]point, bool) {
 				}
 			}
 			if m > 0 {
-				at[i], known[i] = point{sum.x / m, sum.y / m}, true
-			} else {
-				todo = true
+				at[i], known[i], placed = point{sum.x / m, sum.y / m}, true, true
 			}
-		}
-		if !todo {
-			break
 		}
 	}
 	fit(at, frame, true)
