@@ -91,7 +91,7 @@ none is put in its place before all are. Ctrl-C cancels the job on all nodes;
 	f.BoolVar(&b.spec.ShareAccess, "share-access", false, "give the object also to nodes that may not read the source themselves")
 	f.BoolVar(&b.spec.SHA256, "sha256", false, "report each node's SHA-256 of the file as it lies on its disk; of several files, that of what sha256sum prints for them by name")
 	f.DurationVar(&b.timeout, "timeout", 0, "give up after this `time` (default: never)")
-	f.StringToStringVar(&b.carries, "declare", nil, "`WHAT=RATE` what is known of the network, for the bound that the job is held against: store (to all nodes together), site.NAME (into a site)")
+	f.StringToStringVar(&b.carries, "declare", nil, "`WHAT=RATE` what is known of the network, for the bound that the job is held against: store (to all nodes together), site.NAME (into a site, but not the one that the store is in)")
 	f.BoolVar(&b.detach, "detach", false, "print the job's ID and leave it to itself")
 	f.BoolVar(&b.spec.Record, "keep-recording", false, "let the nodes record every piece, for more pictures in a later \"freshet job ID --report\"")
 	f.StringVar(&b.record, "record", "", "write a recording of the job to this `file`, one event a line")

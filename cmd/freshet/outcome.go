@@ -220,9 +220,15 @@ func tellAccount(w io.Writer, r run) {
 	} else {
 		fmt.Fprintf(w, "  lower bound     %.2f s by %s, %v (%s); this took %.2f times as long\n", a.Bound, p.Title(), p.Rate, p.Sources(), a.Ratio)
 	}
+	if why := a.Beaten(); why != "" {
+		fmt.Fprintf(w, "  below it        %s\n", why)
+	}
 	var unknown []string
 	for _, p := range a.Parts {
-		if p.Seconds == 0 {
+		switch {
+		case p.Refuted():
+			fmt.Fprintf(w, "  not believed    %s\n", p.Unknown())
+		case p.Seconds == 0:
 			unknown = append(unknown, p.Title())
 		}
 	}

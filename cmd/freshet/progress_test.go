@@ -12,6 +12,7 @@ import (
 
 	"github.com/freshet/freshet"
 	"github.com/freshet/freshet/internal/account"
+	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/unit"
 )
@@ -242,6 +243,24 @@ func TestAccountForPeople(t *testing.T) {
 	j.State = freshet.Done
 	if r := newRun(j, nil); r.BoundS != nil || r.HeldUpBy != nil {
 		t.Errorf("all present: got %+v", r)
+	}
+}
+
+// What is declared of the link into the site that the store is in is not believed, and it is said what to do.
+func TestLinkIntoTheSiteOfTheStore(t *testing.T) {
+	j := fleet(freshet.Done, freshet.Done)
+	j.State, j.Spec.Declared = freshet.Done, map[string]unit.Bandwidth{"site.east": 1e6}
+	for i, site := range []string{"east", "west"} {
+		j.Nodes[i].DoneS = 10
+		j.Members = append(j.Members, control.Member{Name: j.Nodes[i].Name, Site: site})
+	}
+	r := newRun(j, nil)
+	var b bytes.Buffer
+	if tellAccount(&b, r); !strings.Contains(b.String(), "  lower bound     unknown: ") || !strings.Contains(b.String(), "kB/s into site east cannot be what the object came over") {
+		t.Errorf("got\n%s", b.String())
+	}
+	if p := r.BoundParts[3]; p.Name != "east" || p.Seconds != nil || p.Rate == nil || !strings.Contains(p.Unknown, "leave it out of --declare") || r.BoundS != nil {
+		t.Errorf("as JSON: %+v", p)
 	}
 }
 

@@ -62,7 +62,7 @@ type run struct {
 
 // boundPart is a part of the bound; what is unknown is nil.
 type boundPart struct {
-	By      string   `json:"by"` // downlink, store, uplinks
+	By      string   `json:"by"` // downlink, store, uplinks, site
 	Name    string   `json:"name,omitempty"`
 	Seconds *float64 `json:"seconds"`
 	Rate    *float64 `json:"rate"`              // of the resource, bytes per second

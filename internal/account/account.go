@@ -8,7 +8,8 @@
 // The bound is that of package steal. What goes into it are capacities, and a
 // capacity is never taken from the job that it is held against: it was declared,
 // is the speed of the network interface, was measured by a probe, or was seen in
-// another job (Source). One that nobody knows is no limit, and the part of the bound that needs it is unknown.
+// another job (Source). One that nobody knows is no limit, and the part of the bound that needs it is unknown. So is that of a
+// link into a site whose nodes had the object much sooner than it can have come that way: the store is inside.
 //
 // What held a job up is a rule over what was measured (Cause), the first of these
 // that holds:
@@ -120,7 +121,7 @@ type Account struct {
 type Part struct {
 	By      string         `json:"by"`                // downlink, store, uplinks, site
 	Name    string         `json:"name,omitempty"`    // the node's or the site's, where it is not all nodes'
-	Seconds float64        `json:"seconds,omitzero"`  // zero: unknown
+	Seconds float64        `json:"seconds,omitzero"`  // zero: unknown, or Refuted
 	Rate    unit.Bandwidth `json:"rate,omitzero"`     // of the resource; zero: unknown
 	From    []Source       `json:"from,omitempty"`    // of the capacities in it, each once
 	Probed  time.Time      `json:"probed,omitzero"`   // when the oldest of those that were probed was
@@ -291,17 +292,34 @@ func (j *Job) parts(seconds float64, entries []Entry) []Part {
 			k := fed[i-3]
 			part.By, part.Name = "site", j.Sites[k].Name
 			moved = entries[k].Store + entries[k].Others
+			if took := j.took(part.Name); seconds > 0 && took > 0 && took < refuted*part.Seconds {
+				part.Seconds = 0
+			}
 			if in := j.Sites[k].Inbound; in.Known() {
 				part.name(in)
 			}
 		}
-		if part.Rate > 0 && over > 0 && seconds > 0 {
+		if part.Seconds > 0 && over > 0 && seconds > 0 {
 			part.Used = float64(moved) / (float64(part.Rate) * over)
 		}
 		out = append(out, part)
 	}
 	return out
 }
+
+// took is how long it was until the last node of a site had the object.
+func (j *Job) took(site string) (seconds float64) {
+	for _, n := range j.needers() {
+		if n.Site == site {
+			seconds = max(seconds, n.DoneS)
+		}
+	}
+	return seconds
+}
+
+// refuted is the share of a site's part of the bound in which its nodes cannot have
+// had the object if that is right, whatever buffers and limiters let through at once.
+const refuted = 0.9
 
 // same is by how much links of the same speed may differ.
 const same = 0.01

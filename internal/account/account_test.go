@@ -188,6 +188,44 @@ func TestCauses(t *testing.T) {
 	}
 }
 
+// Where the nodes of a site had the object much sooner than it can have come in, the store is inside, and what is declared of that link is no
+// bound; where it was a little sooner it may be, and that is said.
+func TestLinkIntoTheSiteOfTheStore(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		rate            unit.Bandwidth // into east
+		late            float64        // when the node of west has it
+		bound           float64
+		by              string
+		refuted, beaten bool
+	}{
+		{"it takes a little longer than the link would have", 300e6 / 21.9, 22, 21.9, "site", false, false},
+		{"a little less long", 300e6 / 23, 22, 23, "site", false, true},
+		{"much less", 300e6 / 75, 22, 300.0 / 14, "store", true, false},
+		{"much less, and others take longer", 300e6 / 75, 80, 300.0 / 14, "store", true, false},
+		{"the others alone are sooner", 300e6 / 24, 1, 24, "site", false, true},
+		{"it is not known", 0, 22, 300.0 / 14, "store", false, false},
+	} {
+		a := Of(three(func(j *Job) {
+			j.Sites = []Site{{Name: "east", Inbound: declared(c.rate)}, {Name: "west"}}
+			for i, site := range []string{"east", "east", "west"} {
+				j.Nodes[i].Site = site
+			}
+			j.Nodes[2].DoneS = c.late
+		}))
+		p, east := a.Binding(), a.Parts[3]
+		if p == nil || p.By != c.by || math.Abs(a.Bound-c.bound) > 1e-9 {
+			t.Errorf("%s: the bound is %v, by %+v; want %v by the %s", c.name, a.Bound, p, c.bound, c.by)
+		}
+		if east.Refuted() != c.refuted || c.refuted && (east.Used != 0 || east.Rate != c.rate || !strings.Contains(east.Unknown(), "if the store is inside that site")) {
+			t.Errorf("%s: got %+v (%s), want that it is refuted: %v", c.name, east, east.Unknown(), c.refuted)
+		}
+		if why := a.Beaten(); strings.Contains(why, "or the store is inside site east") != c.beaten || strings.Contains(a.Cause.Why, "inside") != c.beaten {
+			t.Errorf("%s: it says of a bound that is not reached %q, and of the cause %q", c.name, why, a.Cause.Why)
+		}
+	}
+}
+
 // What came into each site, of several, is counted apart from what came from inside.
 func TestEntries(t *testing.T) {
 	a := Of(three(func(j *Job) {

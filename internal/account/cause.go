@@ -53,8 +53,8 @@ func (p *Part) resource() string {
 func (j *Job) cause(a Account) Cause {
 	if p := a.Binding(); p != nil && a.Ratio <= nearBound {
 		c := Cause{What: p.resource(), Name: p.Name, Why: fmt.Sprintf("%s sets the bound, and it took no more than %.2f times that", p.Title(), a.Ratio)}
-		if a.Ratio < 1 {
-			c.Why += ": more went through than " + p.Sources() // what was seen or probed may be less than there is
+		if why := a.Beaten(); why != "" {
+			c.Why += ": " + why
 		}
 		return c
 	}
@@ -169,6 +169,24 @@ func median(nodes []*Node) float64 {
 	return at[(len(at)-1)/2]
 }
 
+// Beaten says of a job that took less than its bound how that can be; empty if
+// it did not.
+func (a *Account) Beaten() string {
+	const told = 0.995 // below it a ratio is not printed as 1.00
+	p := a.Binding()
+	if p == nil || a.Ratio <= 0 || a.Ratio >= told {
+		return ""
+	}
+	why := "more went through than " + p.Sources() // what was seen or probed may be less than there is
+	if p.By == "site" {
+		why += ", or the store is inside site " + p.Name + ": then leave out what leads into it (--declare)"
+	}
+	return why
+}
+
+// Refuted says of a part whose resource is known that it is none: the job has shown so.
+func (p *Part) Refuted() bool { return p.Rate > 0 && p.Seconds == 0 }
+
 // Title is what a part of the bound is called in a sentence.
 func (p *Part) Title() string {
 	switch p.By {
@@ -250,6 +268,9 @@ func (p *Part) Unknown() string {
 		return "nobody knows what the store gives" + strings.Replace(of, " of", " to", 1) + ": measure it (freshet probe --source URL), or declare it (--declare store=RATE of broadcast)"
 	case "uplinks":
 		return "nobody knows what the store and the links" + of + " give: measure them (freshet probe --source URL), or declare them (--declare out=RATE,store=RATE of up and agent)"
+	}
+	if p.Refuted() {
+		return fmt.Sprintf("%v into site %s cannot be what the object came over, which was there much sooner: leave it out of --declare if the store is inside that site, or declare what the link carries", p.Rate, p.Name)
 	}
 	return fmt.Sprintf("nobody knows what the link into site %s carries: declare it (--declare site.%s=RATE of broadcast)", p.Name, p.Name)
 }

@@ -270,7 +270,11 @@ func (r *Run) verdict() string {
 	}
 	var parts []string
 	if p := a.Binding(); p != nil {
-		parts = append(parts, fmt.Sprintf("%s the bound, set by %s (%v, %s)", times(a.Ratio), p.Title(), p.Rate, p.Sources()))
+		far := fmt.Sprintf("%s the bound, set by %s (%v, %s)", times(a.Ratio), p.Title(), p.Rate, p.Sources())
+		if why := a.Beaten(); why != "" {
+			far += ": " + why
+		}
+		parts = append(parts, far)
 	} else {
 		parts = append(parts, "the bound is unknown: nobody knows what the network carries")
 	}
