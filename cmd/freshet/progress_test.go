@@ -197,6 +197,7 @@ func TestAccountForPeople(t *testing.T) {
 	}
 	all := freshet.Course{Seconds: 10, CPUS: 0.2, Carries: freshet.Capacities{In: declared(50 * unit.MiB), Out: declared(50 * unit.MiB), Store: declared(5 * unit.MiB)}}
 	all.Spent = account.Times{account.FromBoth: 7, account.FromPeers: 1, account.ForDisk: 0.5}
+	all.Step, all.Store, all.Peers, all.Sent, all.DoStep, all.Do = 5, []int64{30, 5}, []int64{1, 64}, []int64{0, 9}, 2.5, "-bbD"
 	partly := all
 	partly.Carries.Store, partly.Carries.In.From = freshet.Capacity{}, "seen"
 	for _, c := range []struct {
@@ -212,7 +213,8 @@ func TestAccountForPeople(t *testing.T) {
   held up by      the store: the store sets the bound, and it took no more than 1.00 times that
   processor time  1.91 s for each GB that a node got
 `, []string{`"bound_s":10,`, `"bound_by":"store"`, `"held_up_by":{"what":"store","why":"the store sets`, `"in":{"rate":52428800,"from":"declared"}`, `"stragglers":[]`,
-			`"moved_s":{"both":7,"peers":1,"store":0},"waited_s":{"barrier":0,"disk":0.5,"peers":0,"store":0}`}},
+			`"moved_s":{"both":7,"peers":1,"store":0},"waited_s":{"barrier":0,"disk":0.5,"peers":0,"store":0}`,
+			`"line":{"step_s":5,"store":[30,5],"peers":[1,64],"sent":[0,9],"do_step_s":2.5,"do":"-bbD"}`}},
 		{"in part", map[string]freshet.Course{"a": partly, "b": partly}, `  lower bound     2.00 s by the links into the nodes, 52.43 MB/s (seen in another job); this took 5.00 times as long
   not known       the store, what the store and all nodes can send: the bound may be higher (freshet probe, or --declare, would tell)
   held up by      the store: the store was read from or waited for during 70 % of the time

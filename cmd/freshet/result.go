@@ -142,6 +142,17 @@ type nodeCourse struct {
 	In      *freshet.Capacity  `json:"in"`
 	Out     *freshet.Capacity  `json:"out"`
 	Store   *freshet.Capacity  `json:"store"`
+	Line    *nodeLine          `json:"line"`
+}
+
+// nodeLine is how a node's part went over time, in steps since the job was accepted.
+type nodeLine struct {
+	StepS   float64 `json:"step_s,omitzero"`
+	Store   []int64 `json:"store,omitempty"` // bytes in each step: read from the store,
+	Peers   []int64 `json:"peers,omitempty"` // got from peers,
+	Sent    []int64 `json:"sent,omitempty"`  // given to peers
+	DoStepS float64 `json:"do_step_s,omitzero"`
+	Do      string  `json:"do,omitempty"` // what it was mostly at in each of these steps, a letter each (docs/bound.md)
 }
 
 func newNodeCourse(c freshet.Course) *nodeCourse {
@@ -154,6 +165,9 @@ func newNodeCourse(c freshet.Course) *nodeCourse {
 	out := &nodeCourse{
 		MovedS: map[string]float64{}, WaitedS: map[string]float64{}, WriteS: c.WriteS, BusyS: c.BusyS, CPUS: c.CPUS,
 		In: capacity(c.Carries.In), Out: capacity(c.Carries.Out), Store: capacity(c.Carries.Store),
+	}
+	if c.Step > 0 || c.DoStep > 0 {
+		out.Line = &nodeLine{StepS: c.Step, Store: c.Store, Peers: c.Peers, Sent: c.Sent, DoStepS: c.DoStep, Do: c.Do}
 	}
 	for _, is := range freshet.Coming {
 		out.MovedS[is.Of()] = c.Spent[is]
