@@ -30,6 +30,10 @@ func Lags(waited, own time.Duration) bool {
 
 func tolerated(own time.Duration) time.Duration { return max(leastWait, patience*own) }
 
+// Mute says of a store that has given a node not even a piece, and nothing at all for as long as waited, whether to ask it over
+// another connection: there is nothing to go by yet. Three requests for a connection that get lost take TCP 7 s.
+func Mute(waited time.Duration) bool { return waited > patience*leastWait }
+
 // Idle says whether the node has nothing to do and waits for no answer.
 func (n *Node) Idle() bool { return !n.Busy() && n.asked < 0 }
 

@@ -32,6 +32,14 @@ func TestLags(t *testing.T) {
 	}
 }
 
+func TestMute(t *testing.T) {
+	for waited, want := range map[time.Duration]bool{0: false, 7 * time.Second: false, 8001 * time.Millisecond: true, time.Minute: true} {
+		if got := Mute(waited); got != want {
+			t.Errorf("Mute(%v) = %v", waited, got)
+		}
+	}
+}
+
 func TestOvertakeFromTheTail(t *testing.T) {
 	d := Divide(8, []int{0, 1}, 4)
 	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)

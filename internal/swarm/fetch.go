@@ -339,14 +339,15 @@ func (n *node) relieved() {
 }
 
 // lagging breaks off what comes over a connection that hardly delivers, as measured by our others and by
-// this one's past: what is left is read over another. Each time that this brings nothing the next waits for twice as long.
+// this one's past: what is left is read over another. Each time that this brings nothing the next waits for twice as long. Before
+// anything is measured that is done once: a store may be one that answers late.
 func (n *node) lagging() {
 	if !n.policy.Adapts || !n.Object.Ranges || n.now.Before(n.quiet) || n.Members[n.Self].Held || !n.twice.May(n.Layout.Piece) {
 		return
 	}
 	own := n.expected(n.streams()) << min(n.broken, 10)
 	for _, f := range n.fetches {
-		if f.audit == notAuditing && !f.rests && steal.Lags(n.since(f.moved, n.quiet), own) {
+		if f.audit == notAuditing && !f.rests && (steal.Lags(n.since(f.moved, n.quiet), own) || n.mute(f)) {
 			n.Log.Info("reading over another connection: this one hardly delivers", "job", n.Job, "for", n.now.Sub(f.moved), "pieces", f.span)
 			f.moved = n.now // once
 			n.broken++
@@ -354,6 +355,15 @@ func (n *node) lagging() {
 			f.relieve(errLags)
 		}
 	}
+}
+
+// mute says whether the store has not begun to give us what an order asks for, nor anything else for long.
+func (n *node) mute(f *fetch) bool {
+	moved := f.moved
+	if n.came.After(moved) {
+		moved = n.came
+	}
+	return n.broken == 0 && unit.Bytes(n.fromStore.Load()) < n.Layout.Piece && steal.Mute(n.since(moved, n.quiet))
 }
 
 // since is how long ago something moved, but for a time in which the store asked to be left alone, until quiet, unless it is very long ago.

@@ -259,7 +259,8 @@ func TestWhoIsOvertaken(t *testing.T) {
 }
 
 // What comes over a connection that delivers nothing for four times as long as a piece should take is read over another: as long as it takes
-// with so many connections, and twice as long each time that this was of no use. Not with the paper's algorithms, nor where the
+// with so many connections, and twice as long each time that this was of no use; where less than a piece has been read so far, once,
+// when nothing has come for eight seconds. Not with the paper's algorithms, nor where the
 // source has no ranges, nor of what is read again to see who is right.
 func TestWhichConnectionsLag(t *testing.T) {
 	for _, tt := range []struct {
@@ -276,6 +277,23 @@ func TestWhichConnectionsLag(t *testing.T) {
 			}
 		}, false},
 		{"nothing has been read", func(n *node, _ *fetch) { n.fromStore.Store(0) }, false},
+		{"nothing has been read for long", func(n *node, f *fetch) { n.fromStore.Store(0); f.moved = n.now.Add(-9 * time.Second) }, true},
+		{"nothing has been read but a part of a piece, for long", func(n *node, f *fetch) {
+			n.fromStore.Store(100)
+			f.moved, n.came = n.now.Add(-10*time.Second), n.now.Add(-9*time.Second)
+		}, true},
+		{"a part of a piece comes", func(n *node, f *fetch) {
+			n.fromStore.Store(100)
+			f.moved, n.came = n.now.Add(-time.Minute), n.now.Add(-3*time.Second)
+		}, false},
+		{"nothing has been read for long, and another connection was of no use", func(n *node, f *fetch) {
+			n.fromStore.Store(0)
+			f.moved, n.broken = n.now.Add(-time.Minute), 1
+		}, false},
+		{"nothing has been read since the store wanted to be left alone", func(n *node, f *fetch) {
+			n.fromStore.Store(0)
+			f.moved, n.quiet = n.now.Add(-9*time.Second), n.now.Add(-5*time.Second)
+		}, false},
 		{"the store wants to be left alone", func(n *node, _ *fetch) { n.quiet = n.now.Add(time.Second) }, false},
 		{"the store wanted to be left alone", func(n *node, _ *fetch) { n.quiet = n.now.Add(-time.Second) }, false},
 		{"it waits for its turn", func(_ *node, f *fetch) { f.rests = true }, false},

@@ -106,6 +106,7 @@ type node struct {
 	fromStore             atomic.Int64 // bytes read; the fetcher counts
 	arrived               atomic.Int64 // bytes of blocks from peers so far, of those that have not come whole yet, too; the links count
 	seenStore             int64        // fromStore when we last looked
+	came                  time.Time    // when we last saw that it had grown
 	faults                []Fault
 	blamed                int
 	reported              time.Time
@@ -467,14 +468,14 @@ func (n *node) tick(ctx context.Context) {
 	n.appetite.Read(fromStore, n.atStore(), n.now)
 	idle := n.spare() && n.ex.Offered() > 0 && !n.now.Before(n.quiet) // a pause of the store says nothing of peers
 	n.twice.Note(fromStore, n.fromPeers, n.atStore() > 0, idle, n.now)
-	n.backOff()
-	n.lagging()
 	if read := n.fromStore.Load(); read != n.seenStore {
-		n.seenStore = read
+		n.seenStore, n.came = read, n.now
 		if !n.rescuing {
 			n.moved = n.now
 		}
 	}
+	n.backOff()
+	n.lagging()
 	if n.since(n.moved, n.quietAll) > stallAfter+2*n.turns.Takes() && !n.ex.Have().Full() && n.atStore() == 0 {
 		n.rescue(ctx)
 	}

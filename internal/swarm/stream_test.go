@@ -178,9 +178,10 @@ func TestPauseIsNoFault(t *testing.T) {
 // tiring is a store one of whose connections stops delivering in the middle.
 type tiring struct {
 	objstore.Store
-	mu    sync.Mutex // guards asked
-	asked int
-	which int
+	mu     sync.Mutex // guards asked
+	asked  int
+	which  int
+	silent bool // it delivers nothing at all
 }
 
 func (s *tiring) ReadRange(ctx context.Context, o objstore.Object, off, n unit.Bytes) (io.ReadCloser, error) {
@@ -190,10 +191,14 @@ func (s *tiring) ReadRange(ctx context.Context, o objstore.Object, off, n unit.B
 	s.mu.Unlock()
 	r, err := s.Store.ReadRange(ctx, o, off, n)
 	if err == nil && tires {
+		first := int64(100)
+		if s.silent {
+			first = 0
+		}
 		return struct {
 			io.Reader
 			io.Closer
-		}{io.MultiReader(io.LimitReader(r, 100), never{ctx}), r}, nil
+		}{io.MultiReader(io.LimitReader(r, first), never{ctx}), r}, nil
 	}
 	return r, err
 }
@@ -243,4 +248,58 @@ func TestSlowConnectionOfALoneNodeIsHedged(t *testing.T) {
 			t.Errorf("it takes %v, of which it has waited for a connection that delivers nothing", b.took[0])
 		}
 	})
+}
+
+// Nor where nothing is known of the store yet, since all there is to read is one request: it is made once more before the store's own patience ends.
+func TestFirstConnectionIsHedged(t *testing.T) {
+	const size = 256 * unit.KiB
+	for _, silent := range []bool{true, false} {
+		swarmOf(t, 1, size, steal.Stream, func(b *bench) {
+			b.configs[0].Layout.Piece = size
+			store := &tiring{Store: slow{b.store, 512 << 10}, which: 1, silent: silent}
+			b.configs[0].Store = retry.New(store, retry.Policy{})
+			b.within(time.Hour)
+			b.run()
+			b.complete(BySource, 0)
+			if b.took[0] > 15*time.Second || store.asked != 2 {
+				t.Errorf("silent from the beginning %v: it takes %v and %d requests", silent, b.took[0], store.asked)
+			}
+			if got := b.storeBytes(); got > size+100 {
+				t.Errorf("silent from the beginning %v: %d bytes were read of %d", silent, got, size)
+			}
+		})
+	}
+}
+
+// late is a store that thinks for a while before each answer.
+type late struct {
+	objstore.Store
+	after time.Duration
+}
+
+func (s late) ReadRange(ctx context.Context, o objstore.Object, off, n unit.Bytes) (io.ReadCloser, error) {
+	select {
+	case <-time.After(s.after):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return s.Store.ReadRange(ctx, o, off, n)
+}
+
+// From a store that only answers late nothing is read twice.
+func TestLateStoreIsReadOnce(t *testing.T) {
+	for _, after := range []time.Duration{3 * time.Second, 9 * time.Second, 20 * time.Second} {
+		for _, piece := range []unit.Bytes{256 * unit.KiB, 4 * unit.MiB} {
+			swarmOf(t, 1, 4*unit.MiB, steal.Stream, func(b *bench) {
+				b.configs[0].Layout.Piece = piece
+				b.configs[0].Store = retry.New(late{slow{b.store, 512 << 10}, after}, retry.Policy{})
+				b.within(time.Hour)
+				b.run()
+				b.complete(BySource, 0)
+				if got := b.storeBytes(); got != 4*unit.MiB {
+					t.Errorf("answers after %v, pieces of %v: %d bytes left the store, want one copy", after, piece, got)
+				}
+			})
+		}
+	}
 }
