@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/internal/pace"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/retry"
@@ -173,6 +174,53 @@ func TestPauseIsNoFault(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A store that asks one node to leave it alone is read over half as many connections afterwards, by that node and by who has heard of it;
+// once for each pause, however often it is repeated.
+func TestPauseHalvesConnections(t *testing.T) {
+	const pause = 5 * time.Second
+	for name, begins := range map[string]func(n *node, store *retry.Store){
+		"our store asks for it": func(n *node, store *retry.Store) {
+			store.Hold(n.now.Add(pause))
+			n.backOff()
+		},
+		"another node tells of it": func(n *node, _ *retry.Store) {
+			l := &link{rank: 1, out: newOutbox(1 << 20)}
+			n.neighbours[1].link = l
+			if err := n.message(evMessage{link: l, kind: kindBusy, payload: appendBusy(nil, pause)}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		n := lone(0, 2, 64)
+		store := retry.New(nil, retry.Policy{})
+		n.Store = store
+		var read unit.Bytes // a store that gives each connection the same
+		for k := 0; n.streams() < 4; k++ {
+			if k == 1000 {
+				t.Fatal("the node never reads over four connections")
+			}
+			read += unit.Bytes(n.streams()) * 256 * unit.KiB
+			n.now = n.now.Add(exchange.TickEvery)
+			n.appetite.Read(read, n.streams(), n.now)
+		}
+		begins(n, store)
+		if got := n.streams(); got != 2 || !store.Quiet().After(n.now) {
+			t.Errorf("%s: over %d connections afterwards, from %v on; want 2, after the pause", name, got, store.Quiet().Sub(n.now))
+		}
+		store.Hold(store.Quiet().Add(pause))
+		n.backOff()
+		n.busy(pause)
+		if got := n.streams(); got != 2 {
+			t.Errorf("%s: over %d connections when the pause has become longer, want 2 as before", name, got)
+		}
+		n.now = store.Quiet().Add(time.Second)
+		begins(n, store)
+		if got := n.streams(); got != 1 {
+			t.Errorf("%s: over %d connections after another pause, want 1", name, got)
+		}
+	}
 }
 
 // tiring is a store one of whose connections stops delivering in the middle.
