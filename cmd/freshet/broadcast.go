@@ -86,7 +86,7 @@ none is put in its place before all are. Ctrl-C cancels the job on all nodes;
 	f.StringVar(&b.spec.Algorithm, "algorithm", freshet.DefaultAlgorithm, "`one` of "+strings.Join(freshet.Algorithms, ", "))
 	f.Var(&b.spec.Piece, "piece", "size of a piece (default: by the object's size)")
 	f.IntVar(&b.spec.PerWork, "per-work", 0, "`number` of pieces in a work of steal or stream, the least that is stolen (default: one with stream, else by the sizes of object and swarm)")
-	f.Float64Var(&b.spec.SourceCopies, "source-copies", 0, "`MAX` copies of the object that may leave the source: 1 reads nothing twice unless something fails (default: as many as make nodes faster)")
+	f.Float64Var(&b.spec.SourceCopies, "source-copies", 0, "`MAX` copies of the object that may leave the source: 1, or little more, reads nothing twice unless something fails, and waits up to 30 s for a connection that hangs (default: as many as make nodes faster; one where they are of several sites)")
 	f.BoolVar(&b.spec.Unpinned, "unpinned", false, "accept a source with neither an ETag nor a date, so that a change meanwhile goes unnoticed")
 	f.BoolVar(&b.spec.ShareAccess, "share-access", false, "give the object also to nodes that may not read the source themselves")
 	f.BoolVar(&b.spec.SHA256, "sha256", false, "report each node's SHA-256 of the file as it lies on its disk; of several files, that of what sha256sum prints for them by name")
