@@ -130,6 +130,8 @@ func TestStreamNearBound(t *testing.T) {
 		{100, "1Gbit", "250Mbit", 1.05},
 		{100, "[1Gbit, 500Mbit]", "60Mbit", 1.10},
 		{100, "[1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 250Mbit]", "60Mbit", 1.10},
+		{1000, "1Gbit", "60Mbit", 1.12},
+		{1000, "1Gbit", "250Mbit", 1.08},
 	} {
 		s := parse(t, fmt.Sprintf(`
 network: {generate: star, hosts: %d, rate: %s, delay: 100us}
