@@ -45,6 +45,19 @@ func ParseGraphML(text []byte, z Zoo) (*Network, error) {
 	return n, nil
 }
 
+// ParseAny reads a network as Parse does or, if the text IsXML, as ParseGraphML does; z is for the latter alone.
+func ParseAny(text []byte, z Zoo) (*Network, error) {
+	if IsXML(text) {
+		return ParseGraphML(text, z)
+	}
+	return Parse(text)
+}
+
+// IsXML says whether a text begins as XML does, and as neither YAML nor JSON of ours.
+func IsXML(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(text, []byte("\uFEFF")), " \t\r\n"), []byte("<"))
+}
+
 func parseGraphML(text []byte, z Zoo) (*Network, error) {
 	if len(text) > maxGraphML {
 		return nil, fmt.Errorf("%d bytes of GraphML; at most %d are read", len(text), maxGraphML)

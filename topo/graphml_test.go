@@ -113,6 +113,22 @@ func TestNamesOfGraphML(t *testing.T) {
 	}
 }
 
+// A file says by itself whether it is GraphML.
+func TestParseAny(t *testing.T) {
+	zoo, err := ParseGraphML([]byte(zooExample), Zoo{Hosts: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"GraphML": zooExample, "GraphML behind a byte order mark": "\uFEFF" + zooExample,
+		"YAML": string(zoo.YAML()), "JSON": string(zoo.JSON()),
+	} {
+		if got, err := ParseAny([]byte(text), Zoo{Hosts: 3}); err != nil || !reflect.DeepEqual(got, zoo) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
 func TestBadGraphMLIsRefused(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{`<edge source="1" target="2" />`, `<edge source="1" target="9" />`, `line 18: edge: target: there is no node "9"`},

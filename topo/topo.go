@@ -16,7 +16,7 @@
 //
 // A Network is what a file says, by name. A Graph is the same by number, for algorithms:
 //
-//	Parse, ParseGraphML, Shape.Network ──> Network ──NewGraph──> Graph ── Router, Tree
+//	ParseAny, Shape.Network ──> Network ──NewGraph──> Graph ── Router, Tree
 //
 // Nothing is computed for all pairs of hosts. On a tree a route climbs from both ends, and nothing is
 // kept; elsewhere there is one table for each switch that is asked for as an end.

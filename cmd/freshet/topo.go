@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -115,21 +112,12 @@ func readTopology(ctx context.Context, name string) (*topo.Network, error) {
 }
 
 // parseTopology parses the text of a file, which may be GraphML, and z has what that has not.
-func parseTopology(ctx context.Context, name string, text []byte, z topo.Zoo) (*topo.Network, error) {
-	n, err := asLongAs(ctx, func() (*topo.Network, error) {
-		if isXML(text) {
-			return topo.ParseGraphML(text, z)
-		}
-		return topo.Parse(text)
-	})
+func parseTopology(name string, text []byte, z topo.Zoo) (*topo.Network, error) {
+	n, err := topo.ParseAny(text, z)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return n, nil
-}
-
-func isXML(text []byte) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(text, []byte("\uFEFF")), " \t\r\n"), []byte("<"))
 }
 
 // writeTopology writes n to a file, as JSON if its name ends so, or to w if there is no name.
@@ -246,7 +234,7 @@ where the nodes are.`,
 				return err
 			}
 			for _, name := range zooNames {
-				if cmd.Flags().Changed(name) && !isXML(text) {
+				if cmd.Flags().Changed(name) && !topo.IsXML(text) {
 					return usage("--%s: it is of GraphML, and %s is none", name, args[0])
 				}
 			}

@@ -140,7 +140,7 @@ func (s *Scenario) network(v form.Value, open func(string) ([]byte, error)) (atS
 		name := o.Get("file").Text()
 		text, err := open(name)
 		if err == nil {
-			s.Network, err = topo.Parse(text)
+			s.Network, err = topo.ParseAny(text, topo.Zoo{})
 		}
 		if err != nil {
 			o.Get("file").Fail("%q: %v", name, err)

@@ -331,6 +331,17 @@ broadcast: {size: 16MiB, store: {at: origin}}
 	}
 }
 
+// GraphML is read as everywhere, with a host at each node.
+func TestTopologyOfTheZoo(t *testing.T) {
+	r := run(t, parse(t, `
+network: {file: ../../../topo/testdata/zoo/Abilene.graphml}
+broadcast: {size: 16MiB, store: {per_client: 100Mbit}}
+`))
+	if len(r.Nodes) != 11 || r.Finished != 11 || r.Nodes[0].Name != "New-York.1" {
+		t.Errorf("%d of %d nodes have it, the first of them %s, want 11 of 11 and New-York.1", r.Finished, len(r.Nodes), r.Nodes[0].Name)
+	}
+}
+
 // The same seed gives the same, to the last bit; another does not.
 func TestDeterminism(t *testing.T) {
 	text := func(seed int) string {
@@ -535,7 +546,8 @@ func TestBadFilesAreRefused(t *testing.T) {
 		{"hosts: 10, ", "", `line 2: network: hosts is missing`},
 		{"hosts: 10", "hosts: 10, sites: 2", `line 2: network: unknown key "sites"`},
 		{"generate: star", "generate: ring", `line 2: network.generate: "ring": want star, sites`},
-		{"generate: star, hosts: 10, rate: 1Gbit", "file: none.yaml", `line 2: network.file: "none.yaml": `},
+		{"generate: star, hosts: 10, rate: 1Gbit", "file: none.yaml", `line 2: network.file: none.yaml: `},
+		{"generate: star, hosts: 10, rate: 1Gbit", "file: testdata/wrong.graphml", `line 2: network.file: testdata/wrong.graphml: topology: line 2: want graphml, not "graph"`},
 		{"rate: 1Gbit", "rate: 1", `line 2: network.rate: rate "1": want`},
 		{"rate: 1Gbit", "rate: []", `line 2: network.rate: the list is empty`},
 		{"size: 1GiB", "size: 0", `line 3: broadcast.size: there is nothing to move`},
