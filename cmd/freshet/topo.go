@@ -102,6 +102,19 @@ func (r rates) Set(s string) error {
 	return nil
 }
 
+// readText reads a file of at most form.MaxText bytes, or standard input if its name is "-".
+func readText(name string) ([]byte, error) {
+	f := os.Stdin
+	if name != "-" {
+		var err error
+		if f, err = os.Open(name); err != nil {
+			return nil, err
+		}
+		defer f.Close()
+	}
+	return form.Read(name, f)
+}
+
 // readTopology reads the description of a network from a file, or from standard input if its name is "-".
 func readTopology(ctx context.Context, name string) (*topo.Network, error) {
 	text, err := readText(ctx, name)

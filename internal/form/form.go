@@ -40,6 +40,16 @@ const (
 	maxValue  = 1 << 20 // bytes, comments and all
 )
 
+// Read reads the text of a document, of a file of that name, or fails if it is longer than MaxText: so it ends
+// whatever the file is.
+func Read(name string, r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxText+1))
+	if err == nil && len(text) > MaxText {
+		return nil, fmt.Errorf("%s: it is longer than the %v that are read", name, unit.Bytes(MaxText))
+	}
+	return text, err
+}
+
 // Doc is a document that is being read.
 type Doc struct {
 	root *yaml.Node

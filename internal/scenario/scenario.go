@@ -95,7 +95,7 @@ const (
 
 // Read reads a scenario from a file. Files that it names are found beside it.
 func Read(name string) (*Scenario, error) {
-	text, err := os.ReadFile(name)
+	text, err := readText(name)
 	if err != nil {
 		return nil, err
 	}
@@ -103,12 +103,22 @@ func Read(name string) (*Scenario, error) {
 		if !filepath.IsAbs(other) {
 			other = filepath.Join(filepath.Dir(name), other)
 		}
-		return os.ReadFile(other)
+		return readText(other)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return s, nil
+}
+
+// readText reads a file of at most form.MaxText bytes.
+func readText(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return form.Read(name, f)
 }
 
 // Parse reads a scenario from YAML or JSON; open reads the files that it names.

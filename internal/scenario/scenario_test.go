@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/exchange"
+	"github.com/freshet/freshet/internal/form"
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/sim"
 	"github.com/freshet/freshet/steal"
@@ -577,6 +578,29 @@ func TestBadFilesAreRefused(t *testing.T) {
 	} {
 		if _, err := Parse([]byte(text), os.ReadFile); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+// Files that have no end, or hardly any, are refused: the scenario itself, and what it names.
+func TestLongFilesAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	long, named := filepath.Join(dir, "long.yaml"), filepath.Join(dir, "named.yaml")
+	if err := os.WriteFile(long, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(long, form.MaxText+1); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(named, []byte("network: {file: long.yaml}\nbroadcast: {size: 1MiB}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		long:  long + ": it is longer than the 64 MiB that are read",
+		named: named + ": line 1: network.file: long.yaml: " + long + ": it is longer than the 64 MiB that are read",
+	} {
+		if _, err := Read(name); err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
 }
