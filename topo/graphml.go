@@ -265,11 +265,11 @@ func (g *graphML) network(z Zoo) (*Network, error) {
 		return nil, fmt.Errorf("%d hosts: want 0 to %d", z.Hosts, maxHosts)
 	}
 	for _, r := range slices.Concat(z.Access.Rate, z.Access.Back, []unit.Bandwidth{z.Rate}) {
-		if !(r >= 0 && r <= mostRate) {
+		if !(r >= 0 && r <= MostRate) {
 			return nil, fmt.Errorf("rate %s of links that the file does not say: want 0 to 1000000 Tbit", r.Bits())
 		}
 	}
-	if d := z.Access.Delay; d < 0 || d > mostDelay {
+	if d := z.Access.Delay; d < 0 || d > MostDelay {
 		return nil, fmt.Errorf("delay %v of hosts' links: want 0 to an hour", d)
 	}
 	if z.Rate == 0 {
@@ -344,7 +344,7 @@ func (g *graphML) network(z Zoo) (*Network, error) {
 		if l.A != n.Switches[a].Name || !g.directed {
 			l.Back += e.rate
 		}
-		if l.Rate > mostRate || l.Back > mostRate {
+		if l.Rate > MostRate || l.Back > MostRate {
 			return nil, fmt.Errorf("line %d: edge: LinkSpeedRaw: all edges from %s to %s have more than 1000000 Tbit together", e.line, short(e.source), short(e.dest))
 		}
 	}

@@ -166,8 +166,8 @@ func TestBadGraphMLIsRefused(t *testing.T) {
 		want string
 	}{
 		{Zoo{Hosts: -1}, "-1 hosts"},
-		{Zoo{Rate: 2 * mostRate}, "links that the file does not say: want 0 to 1000000 Tbit"},
-		{Zoo{Access: Access{Rate: []unit.Bandwidth{2 * mostRate}}}, "links that the file does not say: want 0 to 1000000 Tbit"},
+		{Zoo{Rate: 2 * MostRate}, "links that the file does not say: want 0 to 1000000 Tbit"},
+		{Zoo{Access: Access{Rate: []unit.Bandwidth{2 * MostRate}}}, "links that the file does not say: want 0 to 1000000 Tbit"},
 		{Zoo{Access: Access{Delay: -1}}, "delay -1ns of hosts' links"},
 	} {
 		if _, err := ParseGraphML([]byte(zooExample), c.zoo); err == nil || !strings.Contains(err.Error(), c.want) {

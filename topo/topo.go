@@ -115,8 +115,8 @@ func (p *problem) Error() string {
 
 // What a link may have at most, so that sums over all links can be counted.
 const (
-	mostRate  = 1e6 * unit.Tbit
-	mostDelay = time.Hour
+	MostRate  = 1e6 * unit.Tbit
+	MostDelay = time.Hour
 )
 
 // Validate says, in one line, why n cannot be a network.
@@ -171,17 +171,17 @@ func (n *Network) check() *problem {
 			return p
 		case !(l.Rate >= 0):
 			return bad("rate", "is negative")
-		case l.Rate > mostRate:
+		case l.Rate > MostRate:
 			return bad("rate", "is more than 1000000 Tbit")
 		case !(l.Back >= 0):
 			return bad("rate_back", "is negative")
-		case l.Back > mostRate:
+		case l.Back > MostRate:
 			return bad("rate_back", "is more than 1000000 Tbit")
 		case l.Half && l.Rate != l.Back:
 			return bad("rate_back", "a half-duplex link has one rate for both directions")
 		case l.Delay < 0:
 			return bad("delay", "is negative")
-		case l.Delay > mostDelay:
+		case l.Delay > MostDelay:
 			return bad("delay", "is more than an hour")
 		case l.Buffer < 0:
 			return bad("buffer", "is negative")

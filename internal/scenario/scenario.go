@@ -170,10 +170,10 @@ func (s *Scenario) network(v form.Value, open func(string) ([]byte, error)) (atS
 		n := o.Need("sites").Int(1, 1000)
 		hosts := o.Need("hosts").Int(1, maxHosts/max(1, n))
 		a := access(o)
-		between := topo.Link{Rate: o.Need("between").Bandwidth(), Delay: o.Get("between_delay").Duration()}
+		between := topo.Link{Rate: rate(o.Need("between")), Delay: delay(o.Get("between_delay"))}
 		between.Back = between.Rate
 		if back := o.Get("between_back"); back.Given() {
-			between.Back = back.Bandwidth()
+			between.Back = rate(back)
 		}
 		if o.Given() {
 			s.Network = topo.Sites(n, hosts, a, between)
@@ -184,7 +184,7 @@ func (s *Scenario) network(v form.Value, open func(string) ([]byte, error)) (atS
 }
 
 func access(o form.Object) topo.Access {
-	a := topo.Access{Rate: rates(o.Need("rate")), Delay: o.Get("delay").Duration()}
+	a := topo.Access{Rate: rates(o.Need("rate")), Delay: delay(o.Get("delay"))}
 	if v := o.Get("rate_back"); v.Given() {
 		a.Back = rates(v)
 	}
@@ -205,9 +205,27 @@ func values(v form.Value) []form.Value {
 
 func rates(v form.Value) (rs []unit.Bandwidth) {
 	for _, r := range values(v) {
-		rs = append(rs, r.Bandwidth())
+		rs = append(rs, rate(r))
 	}
 	return rs
+}
+
+// rate is a rate that a link may have.
+func rate(v form.Value) unit.Bandwidth {
+	r := v.Bandwidth()
+	if r > topo.MostRate {
+		v.Fail("is more than 1000000 Tbit")
+	}
+	return r
+}
+
+// delay is a delay that a link may have.
+func delay(v form.Value) time.Duration {
+	d := v.Duration()
+	if d > topo.MostDelay {
+		v.Fail("is more than an hour")
+	}
+	return d
 }
 
 func (s *Scenario) broadcast(v form.Value, atStore string) {
@@ -259,8 +277,8 @@ func (s *Scenario) store(v form.Value, at string) {
 			a.Fail("there is no host or switch %q", s.Store.At)
 		}
 	}
-	s.Store.Total = o.Get("total").Bandwidth()
-	s.Store.Delay = o.Get("delay").Duration()
+	s.Store.Total = rate(o.Get("total"))
+	s.Store.Delay = delay(o.Get("delay"))
 	rng := rand.New(rand.NewPCG(s.Seed, streamStore))
 	if c := o.Get("per_client"); c.Given() {
 		for i, d := range distributions(c, hosts) {
@@ -316,7 +334,7 @@ func (s *Scenario) events(v form.Value) {
 		case !ok || name == s.Store.At:
 			o.Get("node").Fail("there is no node %q", name)
 		case ev.Do == Slow:
-			ev.Rate = o.Need("rate").Bandwidth()
+			ev.Rate = rate(o.Need("rate"))
 		case o.Get("rate").Given():
 			o.Get("rate").Fail("only slow has a rate")
 		case ev.Do == Join && joins[i]:

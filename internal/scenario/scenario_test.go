@@ -491,8 +491,8 @@ func TestLongWaitsEnd(t *testing.T) {
 	}{
 		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB}\nevents: [{at: 30h, node: h2, do: join}]", 1.25, 1.5},
 		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, piece: 1MiB, algorithm: flat, store: {per_client: 20bit}}", 4, 5},
-		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, algorithm: steal, store: {delay: 40h}}", 3, 30},
-		{"network: {generate: star, hosts: 2, rate: 1Gbit, delay: 40h}\nbroadcast: {size: 1MiB, algorithm: steal}", 3, 30},
+		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, algorithm: steal, store: {delay: 1h}}", 0.075, 0.75},
+		{"network: {generate: star, hosts: 2, rate: 1Gbit, delay: 1h}\nbroadcast: {size: 1MiB, algorithm: steal}", 0.075, 0.75},
 	} {
 		if r := run(t, parse(t, c.text)); r.Finished != 2 || r.Makespan < c.least*24*3600 || r.Makespan > c.most*24*3600 {
 			t.Errorf("%s: %d of 2 nodes have it after %.1f days, want %g to %g", c.text, r.Finished, r.Makespan/24/3600, c.least, c.most)
@@ -551,6 +551,16 @@ func TestBadFilesAreRefused(t *testing.T) {
 		{"generate: star, hosts: 10, rate: 1Gbit", "file: testdata/wrong.graphml", `line 2: network.file: testdata/wrong.graphml: topology: line 2: want graphml, not "graph"`},
 		{"rate: 1Gbit", "rate: 1", `line 2: network.rate: rate "1": want`},
 		{"rate: 1Gbit", "rate: []", `line 2: network.rate: the list is empty`},
+		{"rate: 1Gbit", "rate: 2000000Tbit", `line 2: network.rate: is more than 1000000 Tbit`},
+		{"rate: 1Gbit", "rate: [1Gbit, 2000000Tbit]", `line 2: network.rate[1]: is more than 1000000 Tbit`},
+		{"rate: 1Gbit", "rate: 1Gbit, rate_back: 2000000Tbit", `line 2: network.rate_back: is more than 1000000 Tbit`},
+		{"rate: 1Gbit", "rate: 1Gbit, delay: 2000000h", `line 2: network.delay: is more than an hour`},
+		{"generate: star, hosts: 10", "generate: sites, sites: 2, hosts: 10, between: 2000000Tbit", `line 2: network.between: is more than 1000000 Tbit`},
+		{"generate: star, hosts: 10", "generate: sites, sites: 2, hosts: 10, between: 1Gbit, between_back: 2000000Tbit", `line 2: network.between_back: is more than 1000000 Tbit`},
+		{"generate: star, hosts: 10", "generate: sites, sites: 2, hosts: 10, between: 1Gbit, between_delay: 61m", `line 2: network.between_delay: is more than an hour`},
+		{"total: 64Gbit", "total: 2000000Tbit", `line 3: broadcast.store.total: is more than 1000000 Tbit`},
+		{"total: 64Gbit", "delay: 2000000h", `line 3: broadcast.store.delay: is more than an hour`},
+		{"rate: 10Mbit", "rate: 2000000Tbit", `line 4: events[1].rate: is more than 1000000 Tbit`},
 		{"size: 1GiB", "size: 0", `line 3: broadcast.size: there is nothing to move`},
 		{"size: 1GiB, ", "", `line 3: broadcast: size is missing`},
 		{"piece: 4MiB", "piece: 32MiB", `line 3: broadcast.piece: 32 MiB: a piece is from 1 B to 16 MiB`},
@@ -607,6 +617,7 @@ func TestLongFilesAreRefused(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(example))
+	f.Add([]byte("network: {generate: star, hosts: 2, rate: 2000000Tbit, delay: 2000000h}\nbroadcast: {size: 1}"))
 	f.Add([]byte(`{"network": {"generate": "sites", "sites": 2, "hosts": 3, "rate": ["1Gbit"], "between": "1Mbit"}, "broadcast": {"size": "1MB", "store": {"at": "s1"}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := Parse(text, func(string) ([]byte, error) { return nil, os.ErrNotExist })
