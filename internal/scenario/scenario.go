@@ -91,6 +91,7 @@ const (
 	maxHosts          = 100_000
 	maxPiece          = 16 * unit.MiB // the largest that freshet chooses by itself; its blocks fit a word
 	maxPieces         = 1 << 20
+	maxMemory         = 16 * unit.GiB // 10,000 hosts with 1,024 pieces keep 3, 20,000 with 256 pieces 10
 )
 
 // Read reads a scenario from a file. Files that it names are found beside it.
@@ -259,7 +260,46 @@ func (s *Scenario) broadcast(v form.Value, atStore string) {
 	if w := o.Get("neighbours"); w.Given() {
 		s.Neighbours = w.Int(2, 1000)
 	}
+	if m := s.memory(s.Layout.Count()); o.Given() && m > maxMemory {
+		fewer := "fewer hosts:, a larger piece: or a smaller size:"
+		if s.memory(1) > maxMemory {
+			fewer = "fewer hosts:"
+		}
+		o.Get("size").Fail("%d pieces at each of %d hosts: that would take up to %v of memory, and %v are the most; want %s", s.Layout.Count(), len(s.Network.Hosts), m, maxMemory, fewer)
+		return
+	}
 	s.store(o.Get("store"), atStore)
+}
+
+// memory is about what all nodes keep together, at most, of an object of so many pieces: each of the pieces, of its peers, and of whose the
+// works are of all nodes.
+func (s *Scenario) memory(pieces int) unit.Bytes {
+	const (
+		state   = 12  // for a piece: exchange.State
+		work    = 24  // for a work, of which there are no more than pieces: steal.Node
+		owner   = 26  // for a node that a work may be of: likewise
+		peer    = 700 // for a peer and a connection with it, what it has not counted
+		foreign = 52  // for a piece, where there are sites: steal.Imports, exchange.State
+		mate    = 132 // for a node, likewise
+	)
+	hosts := len(s.Network.Hosts)
+	each := state * pieces
+	if s.Algorithm != steal.Flat {
+		var of []string
+		for _, h := range s.Network.Hosts {
+			of = append(of, h.Site)
+		}
+		_, sites := exchange.NumberSites(of)
+		peers := min(s.Neighbours, hosts-1)
+		if hosts > s.Neighbours+1 { // and all others of each site together
+			peers += 1 + len(sites)
+		}
+		each += work*pieces + owner*hosts + peers*(peer+pieces/8)
+		if len(sites) > 0 {
+			each += foreign*pieces + mate*hosts + len(sites)*pieces/8
+		}
+	}
+	return unit.Bytes(hosts) * unit.Bytes(each)
 }
 
 func (s *Scenario) store(v form.Value, at string) {

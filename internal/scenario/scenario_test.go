@@ -584,11 +584,29 @@ func TestBadFilesAreRefused(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"seed: 1": "network is missing",
+		"network: {generate: star, hosts: 100000, rate: 1Gbit}\nbroadcast: {size: 1GiB, piece: 4MiB}":                                                  `line 2: broadcast.size: 256 pieces at each of 100000 hosts: that would take up to 243.62 GiB of memory, and 16 GiB are the most; want fewer hosts:`,
+		"network: {generate: star, hosts: 1000, rate: 1Gbit}\nbroadcast: {size: 1GiB, piece: 1KiB}":                                                    `line 2: broadcast.size: 1048576 pieces at each of 1000 hosts: that would take up to 36.28 GiB of memory, and 16 GiB are the most; want fewer hosts:, a larger piece: or a smaller size:`,
+		"network: {generate: star, hosts: 20000, rate: 1Gbit}\nbroadcast: {size: 1GiB, piece: 4MiB, neighbours: 1000}":                                 `256 pieces at each of 20000 hosts: that would take up to `,
+		"network: {generate: sites, sites: 100, hosts: 200, rate: 1Gbit, between: 1Gbit}\nbroadcast: {size: 1GiB, piece: 4MiB}":                        `256 pieces at each of 20000 hosts: that would take up to `,
+		"network: {generate: star, hosts: 100000, rate: 1Gbit}\nbroadcast: {size: 64GiB, piece: 1MiB, algorithm: flat}":                                `65536 pieces at each of 100000 hosts: that would take up to `,
 		"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1}\nevents: [{at: 1s, node: h1, do: join}, {at: 1s, node: h2, do: join}]": "nobody is there to begin",
 	} {
 		if _, err := Parse([]byte(text), os.ReadFile); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
+	}
+}
+
+// What is large, and can be simulated, is read.
+func TestLargeScenariosAreRead(t *testing.T) {
+	for _, text := range []string{
+		"network: {generate: star, hosts: 10000, rate: 1Gbit}\nbroadcast: {size: 4GiB, piece: 4MiB}",
+		"network: {generate: star, hosts: 20000, rate: 1Gbit}\nbroadcast: {size: 1GiB, piece: 4MiB}",
+		"network: {generate: star, hosts: 100000, rate: 1Gbit}\nbroadcast: {size: 1GiB, piece: 4MiB, algorithm: flat}",
+		"network: {generate: sites, sites: 10, hosts: 1000, rate: 1Gbit, between: 1Gbit}\nbroadcast: {size: 1GiB, piece: 4MiB}",
+		"network: {generate: star, hosts: 100, rate: 1Gbit}\nbroadcast: {size: 1GiB, piece: 1KiB}",
+	} {
+		parse(t, text)
 	}
 }
 
