@@ -472,7 +472,7 @@ func (w *world) result() Result {
 			r.Entered = append(r.Entered, Entered{w.places.names[k], unit.Bytes(bytes)})
 		}
 	}
-	rates.Sites, rates.Source = w.inbound()
+	rates.Sites, rates.Source = w.inbound(w.Network.Links, func(node int) bool { return w.nodes[node].done >= 0 })
 	bound, by := steal.Bound(w.Layout.Size, r.Finished, rates)
 	if reach > bound {
 		bound, by = reach, "a node that joined late"
@@ -484,58 +484,61 @@ func (w *world) result() Result {
 	return r
 }
 
-// inbound is what can come into each site where a node has got the object: over the links that enter it, and what its nodes get from a
-// store beside them; and what can leave the site that the store is in, if a node elsewhere has got it.
-func (w *world) inbound() (all []steal.Inbound, source steal.Outbound) {
-	siteOf := w.siteOfPlaces()
-	var sites []string
-	for _, h := range w.Network.Hosts {
-		if h.Site != "" && !slices.Contains(sites, h.Site) {
-			sites = append(sites, h.Site)
-		}
+// inbound is what can come into each site where a node counts, such as those that have got the object: over the links that enter it, and what its
+// nodes get from a store beside them; and what can leave the site that the store is in, if a node elsewhere counts. O(hosts + links).
+func (w *world) inbound(links []topo.Link, counts func(node int) bool) (all []steal.Inbound, source steal.Outbound) {
+	type site struct {
+		name   string
+		own    float64 // what the store gives its nodes by themselves
+		enters float64
+		leaves unit.Bandwidth
+		counts bool
 	}
-	for _, s := range sites {
-		enters := 0.0
-		if w.Store.At == "" {
-			if w.Store.Total == 0 {
-				enters = math.Inf(1)
-			}
-			enters = max(enters, float64(w.Store.Total))
-			own := 0.0
-			for i, h := range w.Network.Hosts {
-				if h.Site == s {
-					own += limited(w.Store.PerClient[i])
-				}
-			}
-			enters = min(enters, own)
-		} else if siteOf[w.Store.At] == s {
+	var sites []site
+	number := map[string]int{} // by name: the site
+	for i, h := range w.Network.Hosts {
+		if h.Site == "" {
 			continue
 		}
-		for _, l := range w.Network.Links {
-			a, b := siteOf[l.A], siteOf[l.B]
-			if a != s && b == s {
-				enters += float64(l.Rate)
-			}
-			if b != s && a == s {
-				enters += float64(l.Back)
-			}
+		k, ok := number[h.Site]
+		if !ok {
+			k = len(sites)
+			number[h.Site], sites = k, append(sites, site{name: h.Site})
 		}
-		finished := slices.ContainsFunc(w.nodes, func(n node) bool { return n.done >= 0 && w.Network.Hosts[n.host].Site == s })
-		if finished && !math.IsInf(enters, 1) {
-			all = append(all, steal.Inbound{Site: s, Rate: unit.Bandwidth(enters)})
+		s := &sites[k]
+		s.own += limited(w.Store.PerClient[i])
+		n := w.hostOf[i]
+		s.counts = s.counts || n >= 0 && counts(int(n))
+	}
+	if w.Store.At == "" {
+		for k := range sites {
+			sites[k].enters = min(limited(w.Store.Total), sites[k].own)
 		}
 	}
-	if s := siteOf[w.Store.At]; w.Store.At != "" && slices.Contains(sites, s) && len(all) > 0 {
-		source.Site = s
-		for _, l := range w.Network.Links {
-			a, b := siteOf[l.A], siteOf[l.B]
-			if a == s && b != s {
-				source.Rate += l.Rate
-			}
-			if b == s && a != s {
-				source.Rate += l.Back
-			}
+	siteOf := w.siteOfPlaces()
+	cross := func(from, to string, rate unit.Bandwidth) {
+		if k, ok := number[from]; ok {
+			sites[k].leaves += rate
 		}
+		if k, ok := number[to]; ok {
+			sites[k].enters += float64(rate)
+		}
+	}
+	for _, l := range links {
+		if a, b := siteOf[l.A], siteOf[l.B]; a != b {
+			cross(a, b, l.Rate)
+			cross(b, a, l.Back)
+		}
+	}
+	at, inside := number[siteOf[w.Store.At]]
+	inside = inside && w.Store.At != ""
+	for k, s := range sites {
+		if s.counts && !(inside && k == at) && !math.IsInf(s.enters, 1) {
+			all = append(all, steal.Inbound{Site: s.name, Rate: unit.Bandwidth(s.enters)})
+		}
+	}
+	if inside && len(all) > 0 {
+		source = steal.Outbound{Site: sites[at].name, Rate: sites[at].leaves}
 	}
 	return all, source
 }

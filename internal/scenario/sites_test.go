@@ -2,10 +2,14 @@ package scenario
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/unit"
 )
 
 // The same where there are more nodes than know each other, and near the bound: no site waits for what another one
@@ -71,6 +75,84 @@ broadcast: {size: 100MB, piece: 512KiB, store: {at: s1}}
 	t.Logf("%.2f s, bound %.2f s by %s", r.Makespan, *r.Bound, r.By)
 	if r.By != "what leaves site site1" || *r.Bound < 7.99 || *r.Bound > 8.01 {
 		t.Errorf("bound %.2f s by %s, want 8 s by what leaves site1", *r.Bound, r.By)
+	}
+}
+
+// What can come into sites and leave them is what it is said to be, site by site: wherever the store is, where hosts are of no site or share
+// a switch with those of another, and whoever counts.
+func TestInboundBySite(t *testing.T) {
+	// naive looks at all hosts and all links for each site.
+	naive := func(w *world, counts func(int) bool) (all []steal.Inbound, source steal.Outbound) {
+		siteOf := w.siteOfPlaces()
+		crossing := func(site string) (enters, leaves unit.Bandwidth) {
+			for _, l := range w.Network.Links {
+				if a, b := siteOf[l.A], siteOf[l.B]; a != site && b == site {
+					enters, leaves = enters+l.Rate, leaves+l.Back
+				} else if a == site && b != site {
+					enters, leaves = enters+l.Back, leaves+l.Rate
+				}
+			}
+			return enters, leaves
+		}
+		at := siteOf[w.Store.At]
+		if w.Store.At == "" {
+			at = ""
+		}
+		var seen []string
+		for _, h := range w.Network.Hosts {
+			if h.Site == "" || slices.Contains(seen, h.Site) {
+				continue
+			}
+			seen = append(seen, h.Site)
+			enters, _ := crossing(h.Site)
+			own, has := 0.0, false
+			for i, o := range w.Network.Hosts {
+				if o.Site == h.Site {
+					own += limited(w.Store.PerClient[i])
+					has = has || w.hostOf[i] >= 0 && counts(int(w.hostOf[i]))
+				}
+			}
+			if w.Store.At == "" {
+				enters += unit.Bandwidth(min(own, limited(w.Store.Total)))
+			}
+			if has && h.Site != at && !math.IsInf(float64(enters), 1) {
+				all = append(all, steal.Inbound{Site: h.Site, Rate: enters})
+			}
+		}
+		if slices.Contains(seen, at) && len(all) > 0 {
+			source.Site = at
+			_, source.Rate = crossing(at)
+		}
+		return all, source
+	}
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		text := "hosts: ["
+		links := ""
+		for i := range 9 {
+			text += fmt.Sprintf("{name: h%d, site: %q},", i, []string{"", "a", "b", "c"}[rng.IntN(4)])
+			links += fmt.Sprintf("{a: h%d, b: s%d, rate: %dMbit, rate_back: %dMbit},", i, rng.IntN(4), 8*rng.IntN(50), 8*rng.IntN(50))
+		}
+		text += "]\nswitches: [s0, s1, s2, s3, s4]\nlinks: [" + links
+		for i := range 4 {
+			text += fmt.Sprintf("{a: s%d, b: s4, rate: %dMbit, rate_back: %dMbit},", i, 8*rng.IntN(50), 8*rng.IntN(50))
+		}
+		scenario := fmt.Sprintf("network: {file: x}\nbroadcast: {size: 1MB, store: {total: %s, per_client: [%s]%s}}", []string{"0", "64Mbit"}[rng.IntN(2)],
+			[]string{"0", "8Mbit", "8Mbit, 16Mbit"}[rng.IntN(3)], []string{"", ", at: h0", ", at: s0", ", at: s4"}[rng.IntN(4)])
+		s, err := Parse([]byte(scenario), func(string) ([]byte, error) { return []byte(text + "]\n"), nil })
+		if err != nil {
+			t.Fatalf("%v\n%s\n%s", err, scenario, text)
+		}
+		w, err := s.world()
+		if err != nil {
+			t.Fatal(err)
+		}
+		some := func(node int) bool { return node%3 != int(seed%3) }
+		got, source := w.inbound(s.Network.Links, some)
+		want, wantSource := naive(w, some)
+		if !slices.Equal(got, want) || source != wantSource {
+			t.Errorf("seed %d: %v and %v, want %v and %v\n%s\n%s", seed, got, source, want, wantSource, scenario, text)
+		}
 	}
 }
 
