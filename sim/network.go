@@ -199,6 +199,12 @@ func (n *Network) Moving(f Flow) bool { return n.flows[f].on }
 // Rate is what a flow moves in a second, as of the last event.
 func (n *Network) Rate(f Flow) float64 { return n.flows[f].rate }
 
+// Due is when the first of the flows that move will have moved its bytes, if nothing else happens; infinite if none moves.
+func (n *Network) Due() float64 {
+	_, at := n.earliest()
+	return at
+}
+
 // settle accounts for what a flow has moved until now.
 func (n *Network) settle(fl *flow) {
 	if dt := n.now - fl.since; dt > 0 {

@@ -342,10 +342,16 @@ func TestMoved(t *testing.T) {
 	if m := s.Moved(f); m != 12 {
 		t.Errorf("moved %g, want 12", m)
 	}
+	if d := s.Due(); d != 25 {
+		t.Errorf("it is due at %g, want 25", d)
+	}
 	s.SetCapacity(l, 2)
 	s.At(4, 2)
 	s.Next()
 	s.Stop(f)
+	if d := s.Due(); d != inf {
+		t.Errorf("nothing moves, and something is due at %g", d)
+	}
 	s.At(9, 3)
 	s.Next()
 	if m := s.Moved(f); m != 2 {

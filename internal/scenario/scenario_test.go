@@ -472,13 +472,40 @@ events: %s]
 
 func TestNoWay(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"network: {generate: star, hosts: 2, rate: [1Gbit, 0]}\nbroadcast: {size: 1MiB}", "the broadcast does not end: 2 nodes lack pieces, such as h1, which has 7 of 8"},
-		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, algorithm: flat, store: {per_client: 1bit}}", "the broadcast does not end: 2 nodes lack pieces, such as h1, which has 2 of 8"}, // it moves, but in a month it is not there
+		// As it goes: nothing arrives any more, or not within a month.
+		{"network: {generate: star, hosts: 2, rate: [1Gbit, 0], rate_back: 1Gbit}\nbroadcast: {size: 1MiB}", "the broadcast does not end: 1 nodes lack pieces, such as h1, which has "}, // what h2 reads it can give to nobody
+		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, algorithm: flat, store: {per_connection: 1bit}}", "the broadcast does not end: 2 nodes lack pieces, such as h1, which has 2 of 8"},
+		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, store: {per_connection: 0.1bit}}", "the broadcast does not end: 2 nodes lack pieces, such as h1, which has 0 of 8"},
 		{"network: {file: parts.yaml}\nbroadcast: {size: 1MiB}", "there is no way from"},
 		{"network: {file: parts.yaml}\nbroadcast: {size: 1MiB, algorithm: flat, store: {at: s0}}", "there is no way from the store at s0 to b"},
+
+		// Before it begins: some node can never have it, or the bound says that it takes too long.
+		{"network: {generate: star, hosts: 2, rate: [1Gbit, 0]}\nbroadcast: {size: 1MiB}", "h2 can never have the object: towards it the rate of its links is 0"},
+		{"network: {generate: star, hosts: 2, rate: [1Gbit, 0]}\nbroadcast: {size: 1MiB}\nevents: [{at: 1s, node: h1, do: die}, {at: 1s, node: h2, do: slow, rate: 0}]", "h2 can never have the object"},
+		{"network: {generate: sites, sites: 2, hosts: 2, rate: 1Gbit, between: 1Gbit, between_back: 0}\nbroadcast: {size: 1MiB, store: {at: s1}}", "nobody in site site2 can ever have the object: the rate of what enters it is 0"},
+		{"network: {generate: sites, sites: 2, hosts: 2, rate: 1Gbit, between: 0, between_back: 1Gbit}\nbroadcast: {size: 1MiB, store: {at: s1}}", "nobody outside site site1 can ever have the object: the rate of what leaves it is 0"},
+		{"network: {generate: star, hosts: 1000, rate: 1kbit}\nbroadcast: {size: 1GiB}", "at these rates it takes 99 days at least (set by: downlink), and 30 are the most that are simulated"},
+		{"network: {generate: star, hosts: 2, rate: 1kbit}\nbroadcast: {size: 1GiB}\nevents: [{at: 1s, node: h1, do: die}, {at: 1s, node: h2, do: slow, rate: 2kbit}]", "at these rates it takes 50 days at least (set by: downlink)"},
+		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, algorithm: flat, store: {per_client: 1bit}}", "at these rates it takes 49 days at least (set by: store)"},
+		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, store: {total: 0.000001bit}}", "at these rates it takes more than a million days at least (set by: store)"},
+		{"network: {generate: sites, sites: 2, hosts: 2, rate: 1Gbit, between: 1kbit}\nbroadcast: {size: 1GiB, store: {at: s1}}", "at these rates it takes 99 days at least (set by: what enters site site2)"},
 	} {
 		if _, err := parse(t, c.text).Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s\n\tgot  %v\n\twant %s", c.text, err, c.want)
+		}
+	}
+}
+
+// What would not end, but for what happens meanwhile, is simulated.
+func TestWayThatOpens(t *testing.T) {
+	for events, finished := range map[string]int{
+		"{at: 1s, node: h2, do: slow, rate: 1Gbit}": 2, // it was slower before
+		"{at: 1s, node: h2, do: die}":               1,
+		"{at: 1s, node: h2, do: stop}, {at: 2s, node: h2, do: resume}, {at: 3s, node: h2, do: die}": 1,
+	} {
+		r := run(t, parse(t, "network: {generate: star, hosts: 2, rate: [1Gbit, 0]}\nbroadcast: {size: 1MiB}\nevents: ["+events+"]"))
+		if r.Finished != finished {
+			t.Errorf("%s: %d nodes have it, want %d", events, r.Finished, finished)
 		}
 	}
 }

@@ -60,7 +60,8 @@ type world struct {
 	farther  float64       // delay of one hop, the longest
 	open     int           // nodes that are to have the object and have it not
 	moved    float64       // when something last arrived
-	patience float64       // for how long nothing does before it is asked whether anything ever will
+	patience float64       // for how long nothing does, at least, before it is asked whether anything ever will
+	look     float64       // when that is asked next
 	drawn    *rand.Rand
 	now      time.Time
 	err      error
@@ -159,6 +160,9 @@ func (s *Scenario) world() (*world, error) {
 // Run simulates s until every node that lives has the object. It fails if that never happens.
 func (s *Scenario) Run(ctx context.Context) (Result, error) {
 	w, err := s.world()
+	if err == nil {
+		err = w.hopeless()
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -203,32 +207,92 @@ func (w *world) happen(ev sim.Event[event]) {
 // maxSeconds is longer than anybody waits: a scenario that takes a month does not end.
 const maxSeconds = 30 * 24 * 3600
 
-// stillness is longer than anybody waits for another while nothing moves, delays not counted.
-const stillness = 24 * 3600
+// While nothing arrives nobody waits for another for longer than stillness, and times as long as something has taken, delays not
+// counted: who gives nothing is passed over after 30 s, and overtaken after 4 times as long as a piece took (steal.Imports).
+const (
+	stillness = 600
+	times     = 10
+)
 
-// still is whether nothing will ever move again: nothing has arrived for long, nothing is on its way, and none of the scenario's events is to
-// come. The simulation does not run out by itself, since what nodes look at every now and then they look at for ever.
+// still is whether nothing will ever arrive again: nothing has for long, nothing that is on its way will within a month, nobody waits for its turn to
+// read, and none of the scenario's events is to come. The simulation does not run out by itself, since what nodes look at every now and then they look at for ever.
 func (w *world) still() bool {
 	now := w.sim.Now()
-	if now-w.moved < w.patience {
+	if now < w.look || now-w.moved < w.patience+times*w.moved {
 		return false
 	}
-	w.moved = now // else it is looked at again after as long
-	if k := len(w.Events); k > 0 && w.Events[k-1].At.Seconds() >= now {
+	w.look = now + w.patience
+	if slices.ContainsFunc(w.Events, func(e Event) bool { return e.At.Seconds() >= now && e.At.Seconds() <= maxSeconds }) {
 		return false
 	}
-	for f := range w.owner {
-		if w.sim.Rate(sim.Flow(f)) > 0 {
+	for i := range w.nodes {
+		if n := &w.nodes[i]; n.waits && n.done < 0 && !n.stopped && !n.killed {
 			return false
 		}
 	}
-	return true
+	return w.sim.Due() > maxSeconds
+}
+
+// hopeless says why the broadcast cannot end within a month, if that can be seen before it begins: a node that neither dies nor stops can never have
+// the object, or the bound for all of those says so. Links have the highest rates that they will ever have.
+func (w *world) hopeless() error {
+	links, stays := slices.Clone(w.Network.Links), make([]bool, len(w.nodes))
+	for i := range stays {
+		stays[i] = true
+	}
+	for _, ev := range w.Events {
+		switch ev.Do {
+		case Die, Stop:
+			stays[w.hostOf[ev.Host]] = false
+		case Slow:
+			for _, c := range w.router.Out(ev.Host) {
+				l := &links[c.Link()]
+				l.Rate, l.Back = max(l.Rate, ev.Rate), max(l.Back, ev.Rate)
+			}
+		}
+	}
+	rates, count := steal.Rates{Total: w.Store.Total}, 0
+	up, down := w.capacities(links)
+	rates.Up = up
+	for i := range w.nodes {
+		host := w.nodes[i].host
+		rates.Store = append(rates.Store, w.Store.PerClient[host])
+		if !stays[i] {
+			continue
+		}
+		if down[i] == 0 && len(w.router.Out(host)) > 0 {
+			return fmt.Errorf("%s can never have the object: towards it the rate of its links is 0", w.Network.Hosts[host].Name)
+		}
+		rates.Down = append(rates.Down, down[i])
+		count++
+	}
+	if count == 0 {
+		return nil
+	}
+	rates.Sites, rates.Source = w.inbound(links, func(node int) bool { return stays[node] })
+	for _, s := range rates.Sites {
+		if s.Rate == 0 {
+			return fmt.Errorf("nobody in site %s can ever have the object: the rate of what enters it is 0", s.Site)
+		}
+	}
+	if s := rates.Source; s.Site != "" && s.Rate == 0 {
+		return fmt.Errorf("nobody outside site %s can ever have the object: the rate of what leaves it is 0", s.Site)
+	}
+	if seconds, by := steal.Bound(w.Layout.Size, count, rates); seconds > maxSeconds {
+		const day = 24 * 3600
+		days := "more than a million"
+		if seconds < 1e6*day {
+			days = fmt.Sprintf("%.0f", seconds/day)
+		}
+		return fmt.Errorf("at these rates it takes %s days at least (set by: %s), and %d are the most that are simulated", days, by, maxSeconds/day)
+	}
+	return nil
 }
 
 func (w *world) stuck() error {
 	for i := range w.nodes {
 		if n := &w.nodes[i]; !n.dead && !n.killed && !n.absent && n.done < 0 {
-			return fmt.Errorf("the broadcast does not end: %d nodes lack pieces, such as %s, which has %d of %d; is a rate 0, or a node stopped for ever?",
+			return fmt.Errorf("the broadcast does not end: %d nodes lack pieces, such as %s, which has %d of %d; is a rate 0, or next to it, or a node stopped for ever?",
 				w.open, w.Network.Hosts[n.host].Name, n.ex.Have().Count(), w.Layout.Count())
 		}
 	}
@@ -268,17 +332,9 @@ func (w *world) build() error {
 		w.hostOf[h] = int32(len(w.nodes))
 		w.nodes = append(w.nodes, node{host: h, done: -1, told: -1})
 	}
-	for _, l := range w.Network.Links {
-		for _, e := range [2]struct {
-			name     string
-			up, down unit.Bandwidth
-		}{{l.A, l.Rate, l.Back}, {l.B, l.Back, l.Rate}} {
-			if p, _ := w.router.Place(e.name); p < len(w.hostOf) && w.hostOf[p] >= 0 {
-				n := &w.nodes[w.hostOf[p]]
-				n.up += e.up
-				n.down += e.down
-			}
-		}
+	up, down := w.capacities(w.Network.Links)
+	for i := range w.nodes {
+		w.nodes[i].up, w.nodes[i].down = up[i], down[i]
 	}
 	if len(w.nodes) == 0 {
 		return fmt.Errorf("there is no node but the store")
@@ -323,10 +379,17 @@ func (w *world) build() error {
 		}
 	}
 	delays := w.spread() + w.Store.Delay.Seconds()
+	ends := 0.0 // of hosts' links, of which a way has two
 	for _, l := range w.Network.Links {
-		delays += l.Delay.Seconds()
+		a, _ := w.router.Place(l.A)
+		b, _ := w.router.Place(l.B)
+		if min(a, b) < len(w.Network.Hosts) {
+			ends = max(ends, l.Delay.Seconds())
+		} else {
+			delays += l.Delay.Seconds()
+		}
 	}
-	w.patience = stillness + 10*delays
+	w.patience = stillness + 10*(delays+2*ends)
 	w.divide()
 	w.divideImports()
 	for i := range w.nodes {
@@ -335,6 +398,22 @@ func (w *world) build() error {
 		}
 	}
 	return nil
+}
+
+// capacities are, by node, what its links carry together: from it, and to it.
+func (w *world) capacities(links []topo.Link) (up, down []unit.Bandwidth) {
+	up, down = make([]unit.Bandwidth, len(w.nodes)), make([]unit.Bandwidth, len(w.nodes))
+	add := func(name string, from, to unit.Bandwidth) {
+		if p, _ := w.router.Place(name); p < len(w.hostOf) && w.hostOf[p] >= 0 {
+			up[w.hostOf[p]] += from
+			down[w.hostOf[p]] += to
+		}
+	}
+	for _, l := range links {
+		add(l.A, l.Rate, l.Back)
+		add(l.B, l.Back, l.Rate)
+	}
+	return up, down
 }
 
 // connect chooses neighbours: all, or those of a random graph.
