@@ -149,6 +149,20 @@ broadcast: {size: 1GiB, piece: 4MiB, algorithm: stream, store: {per_client: %s, 
 	}
 }
 
+// Nothing is read twice here, as docs/scenario.md says: where the store is wide and uplinks are narrow one copy leaves the store, and all wait for what
+// uplinks carry. Real nodes do not (steal.Twice).
+func TestNothingIsReadTwice(t *testing.T) {
+	const text = `
+network: {generate: star, hosts: 16, rate: 20Mbit, rate_back: 100Mbit}
+broadcast: {size: 256MiB, algorithm: %s}
+`
+	stream, flat := run(t, parse(t, fmt.Sprintf(text, "stream"))), run(t, parse(t, fmt.Sprintf(text, "flat")))
+	t.Logf("stream %.1f s, flat %.1f s, bound %.1f s", stream.Makespan, flat.Makespan, *flat.Bound)
+	if stream.Store != 256*unit.MiB || stream.Makespan < 2*flat.Makespan || !near(*flat.Ratio, 1, 1e-6) {
+		t.Errorf("%v leave the store; stream takes %g s, flat %g of %g", stream.Store, stream.Makespan, flat.Makespan, *flat.Bound)
+	}
+}
+
 // Where it is the store's total that is narrow, as much as one link or some, nodes read in turn, and it is as near its bound; each byte leaves the store
 // once. Where it is each client's share, waiting for turns costs next to nothing.
 func TestStreamInTurn(t *testing.T) {
