@@ -1,19 +1,19 @@
-# Freshet. `make demo` and `make test` need Go, git, make and a C compiler; they set up the rest themselves.
+# Freshet. `make demo` and `make test` need Go, git, make and a C compiler with its headers; scripts/setup says what else tests want, and as root installs it.
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 PLATFORMS   := linux/amd64 linux/arm64 darwin/arm64
 TOOL        := go tool -modfile=tools/go.mod
 STATIC      := CGO_ENABLED=0
-ARGS        ?=# of demo, paper, plans, scale, rivals, cpu, big: make demo ARGS='--nodes 4 --size 64MiB'
+ARGS        ?=# of demo, paper, plans, scale, rivals, cpu, big, simlab: make demo ARGS='--nodes 4 --size 64MiB'
 TESTFLAGS   ?=# of go test: make test TESTFLAGS='-count=1 -v'
 # Packages that run in one goroutine, tests included (deps_test.go looks): rules, and whole broadcasts of 1,000 nodes simulated by them.
 # The race detector has nothing to find there, and makes them take ten times as long.
 ALONE       := unit piece steal exchange internal/account internal/form topo sim internal/picture internal/lp planner internal/scenario internal/report bench/scale
-# Packages of which something is passed by under the race detector: tests of how much time a swarm takes, and calls that it cannot see.
+# Packages some of whose tests are skipped, or code replaced, under the race detector: also run without it. Tests of how much time a swarm takes, and calls that it cannot see.
 MEASURED    := internal/swarm internal/landing internal/wake
 FUZZTIME    ?= 10s
 SCANTIME    ?= 1m
-.PHONY: help demo build test unit lint cross fuzz scan faults bench paper plans scale rivals cpu big setup clean
+.PHONY: help demo build test unit lint cross fuzz scan faults bench paper plans scale rivals cpu big simlab setup clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -72,8 +72,12 @@ scale: ## broadcasts to up to 10,000 nodes, simulated, and how far they are from
 faults: setup ## what happens when something breaks, in a laboratory of networks, as root; some minutes: docs/faults.md
 	go test -count=1 -timeout 20m -v ./internal/lab/cluster
 
-big: build ## 1 GiB and 4 GiB to 8 agents, 5 times: their memory stays bounded; 40 GiB free in $TMPDIR or ARGS='--dir DIR'
+big: ## 1 GiB and 4 GiB to 8 agents, 5 times: their memory stays bounded; 40 GiB free in $TMPDIR or ARGS='--dir DIR'
 	go run ./bench/big $(ARGS)
+
+simlab: ## twelve scenarios in a laboratory of networks, as root, and simulated; 10 minutes: make simlab ARGS=bench/simlab/scenarios/05-stream-8.yaml
+	go run ./bench/simlab run $(or $(ARGS),bench/simlab/scenarios/*.yaml)
+	go run ./bench/simlab compare
 
 setup: ## what the tests need from outside: apt packages (as root), tools by the Go module proxy
 	@scripts/setup test
