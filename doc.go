@@ -21,6 +21,13 @@
 // non-steal and steal are the three algorithms of the paper, and docs/papers.md
 // says claim by claim where each stands in the code and what we measured.
 //
+// # In a program
+//
+// The package is imported as github.com/freshet/freshet. Start makes this process a node: the
+// cluster's control plane, an agent that takes part in jobs, or both. Connect is for who wants something
+// brought to the nodes: Client.Submit hands a broadcast in, Client.Watch follows it. The example has
+// all of it; the command freshet is made of the same.
+//
 // # The code
 //
 // Rules are packages of values and functions that touch nothing of the world:

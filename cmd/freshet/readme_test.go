@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,6 +89,78 @@ func TestReadmeClusterByHand(t *testing.T) {
 	}
 	if len(sums) != 1 {
 		t.Errorf("sha256sum printed %d different sums, want 1, in\n%s", len(sums), text)
+	}
+}
+
+// TestReadmeOnSeveralMachines: the commands that the section of that name has are such as there are, with these flags.
+func TestReadmeOnSeveralMachines(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for line := range strings.Lines(section(string(readme), "## On several machines")) {
+		line, _, _ := strings.Cut(line, " >") // to a file
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] != "freshet" {
+			continue
+		}
+		commands++
+		cmd, rest, err := newRoot().Find(words[1:])
+		if err != nil || !cmd.HasParent() {
+			t.Errorf("%s: no such command: %v", line, err)
+			continue
+		}
+		if err := cmd.ParseFlags(rest); err != nil {
+			t.Errorf("%s: %v", line, err)
+		} else if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	if commands < 5 {
+		t.Errorf("the section has %d commands, want 5 or more: was it renamed?", commands)
+	}
+}
+
+// TestReadmeOptions: of each option the table of that section names all commands that have it, and no others.
+// What is there to try things out does not count, and neither do lines that name no command.
+func TestReadmeOptions(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted, flag := regexp.MustCompile("`([^`]+)`"), regexp.MustCompile("^--([a-z0-9-]+)")
+	options := 0
+	for line := range strings.Lines(section(string(readme), "## Options that matter")) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			continue
+		}
+		var named []string
+		for _, m := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			named = append(named, m[1])
+		}
+		slices.Sort(named)
+		for _, m := range quoted.FindAllStringSubmatch(cells[1], -1) {
+			f := flag.FindStringSubmatch(m[1])
+			if f == nil || len(named) == 0 {
+				continue
+			}
+			options++
+			var have []string
+			for _, c := range newRoot().Commands() {
+				if c.GroupID != "try" && c.Flags().Lookup(f[1]) != nil {
+					have = append(have, c.Name())
+				}
+			}
+			slices.Sort(have)
+			if !slices.Equal(have, named) {
+				t.Errorf("--%s is said to be of %v, and is of %v", f[1], named, have)
+			}
+		}
+	}
+	if options < 15 {
+		t.Errorf("the section has %d options with their commands, want 15 or more: was it renamed?", options)
 	}
 }
 
