@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -102,19 +103,6 @@ func (r rates) Set(s string) error {
 	return nil
 }
 
-// readText reads a file of at most form.MaxText bytes, or standard input if its name is "-".
-func readText(name string) ([]byte, error) {
-	f := os.Stdin
-	if name != "-" {
-		var err error
-		if f, err = os.Open(name); err != nil {
-			return nil, err
-		}
-		defer f.Close()
-	}
-	return form.Read(name, f)
-}
-
 // readTopology reads the description of a network from a file, or from standard input if its name is "-".
 func readTopology(ctx context.Context, name string) (*topo.Network, error) {
 	text, err := readText(ctx, name)
@@ -125,8 +113,8 @@ func readTopology(ctx context.Context, name string) (*topo.Network, error) {
 }
 
 // parseTopology parses the text of a file, which may be GraphML, and z has what that has not.
-func parseTopology(name string, text []byte, z topo.Zoo) (*topo.Network, error) {
-	n, err := topo.ParseAny(text, z)
+func parseTopology(ctx context.Context, name string, text []byte, z topo.Zoo) (*topo.Network, error) {
+	n, err := asLongAs(ctx, func() (*topo.Network, error) { return topo.ParseAny(text, z) })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -173,9 +161,6 @@ The rate of each link is drawn between the two of --rate. Sites, racks and the d
 		Args: wantArgs("KIND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.Kind = args[0]
-			if err := cmp.Or(notZero(cmd, "hosts", s.Hosts), notZero(cmd, "groups", s.Groups), notZero(cmd, "backbone", s.Backbone)); err != nil {
-				return err
-			}
 			n, err := asLongAs(cmd.Context(), func() (*topo.Network, error) {
 				n, err := s.Network()
 				if err == nil {
@@ -239,9 +224,6 @@ where the nodes are.`,
   freshet topo convert net.yaml --json`,
 		Args: wantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cmp.Or(overwrites("out", out, args[0]), notZero(cmd, "hosts", z.hosts), notZero(cmd, "access-back", z.back), notZero(cmd, "rate", z.rate)); err != nil {
-				return err
-			}
 			text, err := readText(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -303,9 +285,6 @@ draws it: beyond a hundred hosts each site is one row or one circle.`,
 			if cmd.Flags().Changed("svg") && svg == "" {
 				return usage("--svg is empty: want a file")
 			}
-			if err := overwrites("svg", svg, args[0]); err != nil {
-				return err
-			}
 			n, err := readTopology(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -324,7 +303,7 @@ draws it: beyond a hundred hosts each site is one row or one circle.`,
 				if err != nil {
 					return err
 				}
-				if err := writeFile(svg, drawn); err != nil {
+				if err := os.WriteFile(svg, drawn, 0o666); err != nil {
 					return err
 				}
 			}
