@@ -1,8 +1,16 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/freshet/freshet/internal/form"
 )
@@ -40,4 +48,64 @@ func readText(ctx context.Context, name string) ([]byte, error) {
 		}
 		return form.Read(name, f)
 	})
+}
+
+// writeFile makes text a file's, all of it: if that fails what was there stays. What is no plain file, such as a link, a pipe or a device, is written as it is.
+func writeFile(name string, text []byte) error {
+	old, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case !old.Mode().IsRegular():
+		return os.WriteFile(name, text, 0o666)
+	default: // one that may not be written is not replaced either
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		f.Close()
+	}
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(name), ".freshet-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err == nil {
+		if old != nil {
+			err = f.Chmod(old.Mode().Perm())
+		}
+		_, failed := f.Write(text)
+		if err = cmp.Or(err, failed, f.Close()); err == nil {
+			err = os.Rename(f.Name(), name)
+		}
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}
+	if err != nil { // without the name that it has meanwhile
+		return fmt.Errorf("write %s: %w", name, cmp.Or(errors.Unwrap(err), err))
+	}
+	return nil
+}
+
+// overwrites refuses to write what a flag says over one of the files that are read; "-" is standard input.
+func overwrites(flag, name string, inputs ...string) error {
+	out, err := os.Stat(name)
+	if err != nil || !out.Mode().IsRegular() {
+		return nil
+	}
+	for _, input := range inputs {
+		stat := func() (fs.FileInfo, error) { return os.Stat(input) }
+		if input == "-" {
+			stat = os.Stdin.Stat
+		}
+		if in, err := stat(); err == nil && os.SameFile(in, out) {
+			return usage("--%s %s: that is what is read; want another file", flag, name)
+		}
+	}
+	return nil
+}
+
+// printed writes what print prints, and returns why that could not be written.
+func printed(w io.Writer, print func(w io.Writer)) error {
+	b := bufio.NewWriter(w)
+	print(b)
+	return b.Flush()
 }

@@ -117,7 +117,7 @@ Modes, from the plainest to the best:
 				if err != nil {
 					return err
 				}
-				if err := os.WriteFile(svg, drawn, 0o666); err != nil {
+				if err := writeFile(svg, drawn); err != nil {
 					return err
 				}
 			}

@@ -224,6 +224,9 @@ where the nodes are.`,
   freshet topo convert net.yaml --json`,
 		Args: wantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := overwrites("out", out, args[0]); err != nil {
+				return err
+			}
 			text, err := readText(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -285,6 +288,9 @@ draws it: beyond a hundred hosts each site is one row or one circle.`,
 			if cmd.Flags().Changed("svg") && svg == "" {
 				return usage("--svg is empty: want a file")
 			}
+			if err := overwrites("svg", svg, args[0]); err != nil {
+				return err
+			}
 			n, err := readTopology(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -303,7 +309,7 @@ draws it: beyond a hundred hosts each site is one row or one circle.`,
 				if err != nil {
 					return err
 				}
-				if err := os.WriteFile(svg, drawn, 0o666); err != nil {
+				if err := writeFile(svg, drawn); err != nil {
 					return err
 				}
 			}
