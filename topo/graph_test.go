@@ -397,7 +397,7 @@ func TestFatTreeSpreads(t *testing.T) {
 // Rates may be as small and as large as a file may have them, and from 0 on.
 func TestShapesOfOddRates(t *testing.T) {
 	for _, s := range []Shape{
-		{Lo: unit.Kbit / 2, Hi: unit.Kbit}, {Lo: 0, Hi: unit.Kbit}, {Lo: mostRate, Hi: mostRate}, {Lo: unit.Kbit, Hi: mostRate / 4, Backbone: 4}, {Lo: unit.Mbit, Hi: unit.Mbit, Backbone: 0.001},
+		{Lo: unit.Kbit / 2, Hi: unit.Kbit}, {Lo: 0, Hi: unit.Kbit}, {Lo: MostRate, Hi: MostRate}, {Lo: unit.Kbit, Hi: MostRate / 4, Backbone: 4}, {Lo: unit.Mbit, Hi: unit.Mbit, Backbone: 0.001},
 	} {
 		for s.Seed = range 20 {
 			s.Kind, s.Hosts, s.Asymmetric = "star", 100, true
@@ -424,8 +424,8 @@ func TestBadShapesAreRefused(t *testing.T) {
 		{Shape{Kind: "star", Lo: 2, Hi: 1}, "want the smaller first"},
 		{Shape{Kind: "star", Backbone: -1}, "want a number greater than 0"},
 		{Shape{Kind: "star", Backbone: math.Inf(1)}, "want a number greater than 0"},
-		{Shape{Kind: "star", Hi: 2 * mostRate}, "a link has at most 1000000 Tbit"},
-		{Shape{Kind: "star", Hi: mostRate, Backbone: 2}, "a link has at most 1000000 Tbit"},
+		{Shape{Kind: "star", Hi: 2 * MostRate}, "a link has at most 1000000 Tbit"},
+		{Shape{Kind: "star", Hi: MostRate, Backbone: 2}, "a link has at most 1000000 Tbit"},
 		{Shape{Kind: "star", Lo: 100 * unit.BitPerSecond, Hi: unit.Gbit}, "rate 100 bit × 1: rates are in whole kbit, so that it would be 0"},
 		{Shape{Kind: "star", Hi: 100 * unit.BitPerSecond}, "so that it would be 0"},
 		{Shape{Kind: "star", Lo: unit.Kbit, Hi: unit.Kbit, Backbone: 0.1}, "rate 1 kbit × 0.1: rates are in whole kbit"},

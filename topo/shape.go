@@ -80,7 +80,7 @@ func (s Shape) Network() (*Network, error) {
 		return nil, fmt.Errorf("rates from %v to %v: want the smaller first, and none negative", s.Lo, s.Hi)
 	case !(s.Backbone > 0) || math.IsInf(s.Backbone, 0):
 		return nil, fmt.Errorf("backbone × %v: want a number greater than 0", s.Backbone)
-	case float64(s.Hi)*max(1, s.Backbone) > float64(mostRate):
+	case float64(s.Hi)*max(1, s.Backbone) > float64(MostRate):
 		return nil, fmt.Errorf("rates up to %s, between switches × %v: a link has at most 1000000 Tbit", s.Hi.Bits(), s.Backbone)
 	case s.Groups < 0 || s.Groups > s.Hosts:
 		return nil, fmt.Errorf("%d groups of %d hosts: want no more groups than hosts", s.Groups, s.Hosts)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,6 +162,9 @@ The rate of each link is drawn between the two of --rate. Sites, racks and the d
 		Args: wantArgs("KIND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.Kind = args[0]
+			if err := cmp.Or(notZero(cmd, "hosts", s.Hosts), notZero(cmd, "groups", s.Groups), notZero(cmd, "backbone", s.Backbone)); err != nil {
+				return err
+			}
 			n, err := asLongAs(cmd.Context(), func() (*topo.Network, error) {
 				n, err := s.Network()
 				if err == nil {
@@ -224,7 +228,7 @@ where the nodes are.`,
   freshet topo convert net.yaml --json`,
 		Args: wantArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := overwrites("out", out, args[0]); err != nil {
+			if err := cmp.Or(overwrites("out", out, args[0]), notZero(cmd, "hosts", z.hosts), notZero(cmd, "access-back", z.back), notZero(cmd, "rate", z.rate)); err != nil {
 				return err
 			}
 			text, err := readText(cmd.Context(), args[0])
