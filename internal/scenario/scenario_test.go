@@ -666,7 +666,7 @@ func TestLongFilesAreRefused(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		long:  long + ": it is longer than the 64 MiB that are read",
-		named: named + ": line 1: network.file: long.yaml: " + long + ": it is longer than the 64 MiB that are read",
+		named: named + ": line 1: network.file: \"long.yaml\": " + long + ": it is longer than the 64 MiB that are read",
 	} {
 		if _, err := Read(name); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
