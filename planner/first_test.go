@@ -1,10 +1,12 @@
 package planner
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/freshet/freshet/internal/heap"
 	"github.com/freshet/freshet/topo"
 )
 
@@ -48,21 +50,40 @@ func TestGrownTwice(t *testing.T) {
 	}
 }
 
-// Wide channels go first, then those near a source, then those of a source that serves few; the number tells the rest apart.
+// Wide channels go first, then those near a source, then those of a source that serves few by then; the number tells the rest apart.
 func TestCandidates(t *testing.T) {
-	order := []struct {
-		rate                float64
-		hops, used, channel int32
-	}{{3, 9, 9, 9}, {2, 1, 9, 8}, {2, 2, 1, 7}, {2, 2, 2, 1}, {2, 2, 2, 2}, {0, 0, 0, 0}}
-	for seed := range uint64(20) {
-		var q candidates
-		for _, i := range rand.New(rand.NewPCG(seed, 1)).Perm(len(order)) {
-			q.put(order[i].rate, order[i].hops, order[i].used, order[i].channel)
-		}
-		for i, want := range order {
-			if got := q.take(); got != want.channel {
-				t.Errorf("seed %d: channel %d as number %d, want %d", seed, got, i, want.channel)
+	type channel struct {
+		rate           float64
+		hops, of, name int32
+	}
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		sources := int32(1 + rng.IntN(4))
+		q := candidates{of: make([]heap.Heap[float64, int32, int32], sources), used: make([]int32, sources)}
+		var left []channel
+		for name := range int32(200) {
+			if rng.IntN(3) > 0 {
+				left = append(left, channel{float64(rng.IntN(3)), rng.Int32N(2), rng.Int32N(sources), name})
+				c := left[len(left)-1]
+				q.put(c.rate, c.hops, c.of, c.name)
+			} else if len(left) > 0 {
+				want := slices.MinFunc(left, func(a, b channel) int {
+					return cmp.Or(cmp.Compare(b.rate, a.rate), cmp.Compare(a.hops, b.hops), cmp.Compare(q.used[a.of], q.used[b.of]), cmp.Compare(a.name, b.name))
+				})
+				if got, ok := q.take(); !ok || got != want.name {
+					t.Fatalf("seed %d: channel %d, %v; want %+v of %+v, sources have %v", seed, got, ok, want, left, q.used)
+				}
+				left = slices.DeleteFunc(left, func(c channel) bool { return c == want })
+				q.used[want.of] += rng.Int32N(2)
 			}
+		}
+		for range left {
+			if _, ok := q.take(); !ok {
+				t.Fatalf("seed %d: one is lost", seed)
+			}
+		}
+		if _, ok := q.take(); ok {
+			t.Fatalf("seed %d: one more than were put", seed)
 		}
 	}
 }

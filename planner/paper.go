@@ -107,7 +107,6 @@ type growth struct {
 	entry  []int32 // by place: the channel by which it was reached, or else
 	owner  []int32 // by place: the source
 	hops   []int32 // by place: from the source
-	used   []int32 // by source: its destinations so far
 	isDest []bool  // by place
 	inside []bool  // by place: in a tree, the transfer's part of it
 	stems  []bool  // by place: it is in stem
@@ -126,17 +125,58 @@ const (
 
 // candidates are channels that leave what is reached. The widest comes first, of even ones the nearest to its source, then that of the source that has the
 // fewest destinations so far; the number tells the rest apart.
+//
+// Those of a source wait by themselves, and the first of each with the first ones of the others, as of the number of destinations that its source had then. One
+// whose source has more when it comes up goes back.
 type candidates struct {
-	heap.Heap[float64, uint64, int32]
+	of    []heap.Heap[float64, int32, int32] // by place, of sources: less the rate, the hops, the channel
+	first heap.Heap[float64, uint64, uint64] // less the rate, hops and destinations, channel and source
+	used  []int32                            // by place, of sources: its destinations so far
 }
 
-func (q *candidates) put(rate float64, hops, used, channel int32) {
-	q.Put(-rate, uint64(hops)<<32|uint64(used), channel)
+func (q *candidates) put(rate float64, hops, source, channel int32) {
+	q.of[source].Put(-rate, hops, channel)
+	if _, _, c := q.of[source].First(); c == channel {
+		q.wait(source)
+	}
 }
 
-func (q *candidates) take() (channel int32) {
-	_, _, channel = q.Take()
-	return channel
+// wait lets the first one of a source wait with those of the others.
+func (q *candidates) wait(source int32) {
+	rate, hops, channel := q.of[source].First()
+	q.first.Put(rate, uint64(hops)<<32|uint64(q.used[source]), uint64(channel)<<32|uint64(source))
+}
+
+// take takes the first one of all; ok is false if there is none.
+func (q *candidates) take() (channel int32, ok bool) {
+	for len(q.first) > 0 {
+		_, key, of := q.first.Take()
+		channel, source := int32(of>>32), int32(uint32(of))
+		if len(q.of[source]) == 0 {
+			continue
+		}
+		if _, _, c := q.of[source].First(); c != channel { // one before it came later, and waits, too
+			continue
+		}
+		if int32(uint32(key)) != q.used[source] {
+			q.wait(source)
+			continue
+		}
+		q.of[source].Take()
+		if len(q.of[source]) > 0 {
+			q.wait(source)
+		}
+		return channel, true
+	}
+	return 0, false
+}
+
+// forget empties it, for these sources.
+func (q *candidates) forget(sources []int32) {
+	for _, s := range sources {
+		q.of[s], q.used[s] = q.of[s][:0], 0
+	}
+	q.first = q.first[:0]
 }
 
 // grown are the pipelines of one transfer on what capacities have.
@@ -147,7 +187,8 @@ func (n *Network) grown(d *demand, have []float64) (walks [][]int32) {
 	if n.growth == nil {
 		places := len(n.names)
 		g := &growth{
-			net: n, time: make([]int32, len(n.capacity)), entry: make([]int32, places), owner: make([]int32, places), hops: make([]int32, places), used: make([]int32, places),
+			net: n, time: make([]int32, len(n.capacity)), entry: make([]int32, places), owner: make([]int32, places), hops: make([]int32, places),
+			queue:  candidates{of: make([]heap.Heap[float64, int32, int32], places), used: make([]int32, places)},
 			isDest: make([]bool, places), inside: make([]bool, places), stems: make([]bool, places),
 			first: make([]int32, places), last: make([]int32, places), next: make([]int32, places), good: make([]bool, places), able: make([]bool, places),
 		}
@@ -171,15 +212,18 @@ func (n *Network) grown(d *demand, have []float64) (walks [][]int32) {
 		g.reach(d, s, s, begins, 0)
 	}
 	now, served, need, look := int32(0), 0, int32(0), int32(0)
-	for len(g.queue.Heap) > 0 {
-		c := g.queue.take()
+	for {
+		c, ok := g.queue.take()
+		if !ok {
+			break
+		}
 		now++
 		g.time[c] = now
 		g.taken = append(g.taken, c)
 		from, to := n.from(c), n.to(c)
 		if g.entry[to] == unknown {
 			if g.isDest[to] {
-				g.used[g.owner[from]]++
+				g.queue.used[g.owner[from]]++
 				served++
 			}
 			g.reach(d, to, g.owner[from], c, g.hops[from]+1)
@@ -221,7 +265,7 @@ func (g *growth) reach(d *demand, p, from, by, hops int32) {
 	g.order = append(g.order, p)
 	for _, c := range n.out[p] {
 		if q := n.to(c); n.of(c) > 0 && (d.sub == nil || g.inside[q]) && (q >= int32(n.hosts) || g.isDest[q]) {
-			g.queue.put(g.have[n.capacity[c]], hops, g.used[from], c)
+			g.queue.put(g.have[n.capacity[c]], hops, from, c)
 		}
 	}
 }
@@ -229,7 +273,7 @@ func (g *growth) reach(d *demand, p, from, by, hops int32) {
 // forget makes everything as it was before.
 func (g *growth) forget(d *demand) {
 	for _, p := range g.order {
-		g.entry[p], g.used[p], g.stems[p] = unknown, 0, false
+		g.entry[p], g.stems[p] = unknown, false
 	}
 	for _, c := range g.taken {
 		g.time[c] = 0
@@ -242,7 +286,8 @@ func (g *growth) forget(d *demand) {
 			g.inside[p] = false
 		}
 	}
-	g.queue.Heap, g.taken, g.order, g.stem, g.have = g.queue.Heap[:0], g.taken[:0], g.order[:0], g.stem[:0], nil
+	g.queue.forget(d.sources)
+	g.taken, g.order, g.stem, g.have = g.taken[:0], g.order[:0], g.stem[:0], nil
 }
 
 // branch finds out what of the forest has a destination below it. What is reached later has none.

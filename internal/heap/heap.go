@@ -47,6 +47,9 @@ func (q *Heap[A, B, C]) Put(a A, b B, c C) {
 	h[i] = x
 }
 
+// First is the least element, which stays. There must be one.
+func (q Heap[A, B, C]) First() (A, B, C) { return q[0].a, q[0].b, q[0].c }
+
 // Take removes the least element and returns it, in O(log n). There must be one.
 func (q *Heap[A, B, C]) Take() (A, B, C) {
 	h := *q

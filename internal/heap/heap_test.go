@@ -34,6 +34,9 @@ func TestComesOutSorted(t *testing.T) {
 		}
 		slices.SortFunc(want, compare)
 		for i, w := range want {
+			if a, b, c := q.First(); (triple{a, b, c}) != w {
+				t.Fatalf("%d elements: first %v %v %v, want %v as number %d", n, a, b, c, w, i)
+			}
 			if a, b, c := q.Take(); (triple{a, b, c}) != w {
 				t.Fatalf("%d elements: took %v %v %v, want %v as number %d", n, a, b, c, w, i)
 			}
