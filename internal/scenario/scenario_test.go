@@ -532,6 +532,7 @@ func TestLongWaitsEnd(t *testing.T) {
 	}{
 		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB}\nevents: [{at: 30h, node: h2, do: join}]", 1.25, 1.5},
 		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, piece: 1MiB, algorithm: flat, store: {per_client: 20bit}}", 4, 5},
+		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, piece: 1MiB, store: {per_client: 2kbit}}", 0.048, 0.05},
 		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, algorithm: steal, store: {delay: 1h}}", 0.075, 0.75},
 		{"network: {generate: star, hosts: 2, rate: 1Gbit, delay: 1h}\nbroadcast: {size: 1MiB, algorithm: steal}", 0.075, 0.75},
 	} {
