@@ -95,6 +95,7 @@ type ready struct {
 // serve starts the node, says so, and keeps it until ctx ends or it fails.
 func (n *nodeFlags) serve(ctx context.Context, out io.Writer, say func(io.Writer, *freshet.Node)) error {
 	slacken()
+	go spare(ctx, processorTime)
 	node, err := freshet.Start(ctx, n.config)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
