@@ -235,7 +235,7 @@ func write(file, dir string, wanted scale) error {
 			return !slices.ContainsFunc(here, func(r bench.Result) bool { _, ok := r.Numbers[c.Number]; return ok })
 		})
 		title := k.titled(p)
-		sections = append(sections, section{strings.ToUpper(title[:1]) + title[1:], words(k, p) + store(here), one.Table(here)})
+		sections = append(sections, section{strings.ToUpper(title[:1]) + title[1:], words(k, p) + store(here) + processors(here), one.Table(here)})
 	}
 	for name, x := range map[string]bench.Rows{
 		"makespan.svg": {X: "makespan over the lower bound", Limit: 1},
@@ -340,6 +340,24 @@ func store(rs []bench.Result) string {
 		}
 	}
 	return ""
+}
+
+// processors say on which ones the runs of a cell were made, if not all on the same.
+func processors(rs []bench.Result) string {
+	systems := map[string][]string{}
+	for _, r := range rs {
+		if cpu := r.Machine.CPU; r.Error == "" && !slices.Contains(systems[cpu], r.Algorithm) {
+			systems[cpu] = append(systems[cpu], r.Algorithm)
+		}
+	}
+	if len(systems) < 2 {
+		return ""
+	}
+	var parts []string
+	for _, cpu := range slices.Sorted(maps.Keys(systems)) {
+		parts = append(parts, "on "+cmp.Or(cpu, "others")+": "+strings.Join(systems[cpu], ", "))
+	}
+	return " Processor times of different processors do not compare; measured were " + strings.Join(parts, "; ") + "."
 }
 
 // told is what the last runs of all systems say of themselves; where there are several files or sites,

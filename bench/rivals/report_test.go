@@ -358,3 +358,19 @@ func TestReport(t *testing.T) {
 		}
 	}
 }
+
+// TestProcessors: a cell says whose processor times are of another machine, and nothing if all are of one.
+func TestProcessors(t *testing.T) {
+	run := func(name, cpu string) bench.Result {
+		return bench.Result{Cell: bench.Cell{Algorithm: name}, Machine: bench.Machine{CPU: cpu}}
+	}
+	failed := run("d", "C")
+	failed.Error = "timeout"
+	if got := processors([]bench.Result{run("a", "A"), run("b", "A"), failed}); got != "" {
+		t.Errorf("on one machine: %q", got)
+	}
+	got := processors([]bench.Result{run("a", "A"), run("b", "B"), run("a", "A"), run("c", "")})
+	if want := " Processor times of different processors do not compare; measured were on others: c; on A: a; on B: b."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
