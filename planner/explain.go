@@ -39,7 +39,7 @@ type Bottleneck struct {
 	Used    float64 // the share of that which it carries: see Full
 	Beyond  bool    // it comes after the destination, which passes on at the rate at which it receives
 	Others  []int   // other transfers that use a thousandth of it or more, those that use most first
-	Worth   float64 // what a byte per second more of it would bring to the transfer's class, in bytes per second by weight, the heaviest 1; 0: nothing, or nobody knows
+	Worth   float64 // what a byte per second more of it would bring to the transfer's class, in bytes per second by weight; 0: nothing, or nobody knows
 }
 
 // Full says whether there is nothing left of the link but for a thousandth, which plans on networks with cycles may leave anywhere.

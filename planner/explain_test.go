@@ -31,7 +31,7 @@ func TestExplain(t *testing.T) {
 func TestExplainClasses(t *testing.T) {
 	g := graph(t, threeHosts)
 	first, second := Transfer{Name: "x", Sources: []int{0}, Destinations: []int{2}, Priority: 1}, Transfer{Name: "y", Sources: []int{1}, Destinations: []int{2}}
-	look := func(ts ...Transfer) {
+	look := func(worth float64, ts ...Transfer) {
 		t.Helper()
 		p, plan := planned(t, On(g), Options{}, ts...)
 		if !near(plan.Rate(Pair{0, 2}), 25e6) {
@@ -43,18 +43,18 @@ func TestExplainClasses(t *testing.T) {
 			if len(r.From) > 0 && r.From[0].Bottleneck.Channel != b.Channel {
 				t.Errorf("it has its data over %+v, would have it over %+v", r.From[0].Bottleneck, b)
 			}
-			if c := topo.Channel(b.Channel); g.Name(g.To(c)) != "h3" || !b.Full() || !(b.Worth > 1-1e-6) || r.Transfer == 0 && !near(b.Worth, 1) {
-				t.Errorf("transfer %d: %+v, want s0 to h3", r.Transfer, b)
+			if c := topo.Channel(b.Channel); g.Name(g.To(c)) != "h3" || !b.Full() || !(b.Worth > 1-1e-6) || r.Transfer == 0 && !near(b.Worth, worth) {
+				t.Errorf("transfer %d: %+v, want s0 to h3, which is worth %v to the first", r.Transfer, b, worth)
 			}
 		}
 		if x, y := rs[0], rs[1]; x.Starved || !y.Starved || !slices.Equal(y.Offers[0].Bottleneck.Others, []int{0}) || y.Offers[0].Rate > Negligible*y.Alone {
 			t.Errorf("x %+v, y %+v", x, y)
 		}
 	}
-	look(first, second)
+	look(1, first, second)
 	heavy := first
 	heavy.Priority, heavy.Weight = 0, 3
-	look(heavy, second)
+	look(3, heavy, second) // by weight
 	// Where planning has not come to a class nobody knows its prices; nor do they say anything of other plans than the optimum.
 	p, err := New(On(g), Options{})
 	if err != nil {

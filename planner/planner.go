@@ -392,19 +392,23 @@ func (p *Planner) prove(plan *Plan) {
 	plan.bound(bound, by)
 }
 
-// priced says of each transfer what a byte per second more of capacities would be worth to its class, beside what those before it have.
+// priced says of each transfer what a byte per second more of capacities would be worth to its class, by weight, beside what those before it have.
 func (p *Planner) priced() func(transfer int) prices {
-	if classes := p.classes(); len(classes) > 1 && !p.o.MaxMin {
-		ranks := p.ranks
+	if p.uneven() && !p.o.MaxMin {
+		ranks, classes := p.ranks, p.classes()
+		heaviest := make([]float64, len(classes)) // for which the programs take 1
+		for i, class := range classes {
+			heaviest[i] = p.heaviest(class)
+		}
 		return func(transfer int) prices {
 			i := slices.Index(classes, p.demands[transfer].priority)
 			if i < 0 || i >= len(ranks) {
 				return nil
 			}
-			return func(capacity int32) float64 { return ranks[i].price[capacity] }
+			return func(capacity int32) float64 { return ranks[i].price[capacity] * heaviest[i] }
 		}
 	}
-	for _, g := range []*generation{p.weighed, p.floored, p.free} {
+	for _, g := range []*generation{p.floored, p.free} {
 		if g != nil && g.solved() {
 			price := slices.Clone(g.market.price) // whose memory the next solution takes
 			return func(int) prices { return func(capacity int32) float64 { return price[capacity] } }
