@@ -261,10 +261,11 @@ func TestRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	var drawn [2][]unit.Bandwidth
+	var least [2]time.Duration // of both runs: the machine may be late with one
 	for run := range drawn {
 		s.Reseed(seed)
 		before := len(s.Connections())
-		took := make([]time.Duration, 2)
+		var took [2]time.Duration
 		done := make(chan int)
 		for i := range took {
 			c := dial(t, s)
@@ -292,13 +293,17 @@ func TestRates(t *testing.T) {
 				t.Errorf("%d bytes left on %s, want a little over %d", c.Bytes, c.Remote, len(data))
 			}
 		}
-		got, want := float64(took[1])/float64(took[0]), float64(conns[0].Rate/conns[1].Rate)
-		if got < want/1.5 || got > want*1.5 {
-			t.Errorf("at %v and %v took %v: a ratio of %.2f, want %.2f", conns[0].Rate, conns[1].Rate, took, got, want)
+		for i, d := range took {
+			if run == 0 || d < least[i] {
+				least[i] = d
+			}
 		}
 	}
 	if drawn[0][0] != drawn[1][0] || drawn[0][1] != drawn[1][1] {
 		t.Errorf("rates %v, after Reseed %v", drawn[0], drawn[1])
+	}
+	if got, want := float64(least[1])/float64(least[0]), float64(drawn[0][0]/drawn[0][1]); got < want/1.5 || got > want*1.5 {
+		t.Errorf("at %v took %v: a ratio of %.2f, want %.2f", drawn[0], least, got, want)
 	}
 }
 
