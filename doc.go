@@ -1,6 +1,6 @@
 // Package freshet moves bulk data to every node of a cluster at the speed the
-// network allows: one object leaves an object store once, and arrives whole and
-// verified on the disk of each node.
+// network allows: nodes read an object from its store between them and pass it
+// on, until it is whole and verified on the disk of each.
 //
 // # The idea
 //
@@ -31,7 +31,7 @@
 // # The code
 //
 // Rules are packages of values and functions that touch nothing of the world:
-// unit, piece, steal, exchange. Time and randomness come in as arguments, so
+// unit, piece, topo, steal, exchange, planner, sim. Time and randomness come in as arguments, so
 // the same code runs in a table test, in a simulation and in production.
 // World packages do the I/O that a library user needs: objstore and its
 // drivers. Engines, under internal, are loops that take an event, ask the rule

@@ -29,7 +29,7 @@ func newRoot() *cobra.Command {
 		Short: "Move one object from an object store to every node of a cluster",
 		Long: `Freshet moves one object from an object store to every node of a cluster. The
 nodes share the download out, take work from slow ones, and pass the pieces on
-to each other, so that the object leaves the store once.
+to each other: where the store is the narrow part the object leaves it once.
 
 A cluster is one machine with a control plane, and agents that join it:
 

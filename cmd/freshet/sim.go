@@ -39,7 +39,10 @@ and {file: net.yaml} as the network is one that "freshet topo" wrote.`,
 			}
 			began := time.Now()
 			r, err := s.Run(cmd.Context())
-			if err != nil {
+			switch {
+			case cmd.Context().Err() != nil:
+				return errInterrupted
+			case err != nil:
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			r.Wall = time.Since(began).Seconds()

@@ -487,7 +487,7 @@ events: %s]
 func TestNoWay(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		// As it goes: nothing arrives any more, or not within a month.
-		{"network: {generate: star, hosts: 2, rate: [1Gbit, 0], rate_back: 1Gbit}\nbroadcast: {size: 1MiB}", "the broadcast does not end: 1 nodes lack pieces, such as h1, which has "}, // what h2 reads it can give to nobody
+		{"network: {generate: star, hosts: 2, rate: [1Gbit, 0], rate_back: 1Gbit}\nbroadcast: {size: 1MiB}", "the broadcast does not end: 1 node lacks pieces, such as h1, which has "}, // what h2 reads it can give to nobody
 		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, algorithm: flat, store: {per_connection: 1bit}}", "the broadcast does not end: 2 nodes lack pieces, such as h1, which has 2 of 8"},
 		{"network: {generate: star, hosts: 2, rate: 1Gbit}\nbroadcast: {size: 1MiB, store: {per_connection: 0.1bit}}", "the broadcast does not end: 2 nodes lack pieces, such as h1, which has 0 of 8"},
 		{"network: {file: parts.yaml}\nbroadcast: {size: 1MiB}", "there is no way from"},

@@ -292,8 +292,12 @@ func (w *world) hopeless() error {
 func (w *world) stuck() error {
 	for i := range w.nodes {
 		if n := &w.nodes[i]; !n.dead && !n.killed && !n.absent && n.done < 0 {
-			return fmt.Errorf("the broadcast does not end: %d nodes lack pieces, such as %s, which has %d of %d; is a rate 0, or next to it, or a node stopped for ever?",
-				w.open, w.Network.Hosts[n.host].Name, n.ex.Have().Count(), w.Layout.Count())
+			lack := "nodes lack"
+			if w.open == 1 {
+				lack = "node lacks"
+			}
+			return fmt.Errorf("the broadcast does not end: %d %s pieces, such as %s, which has %d of %d; is a rate 0, or next to it, or a node stopped for ever?",
+				w.open, lack, w.Network.Hosts[n.host].Name, n.ex.Have().Count(), w.Layout.Count())
 		}
 	}
 	return fmt.Errorf("the broadcast does not end")
