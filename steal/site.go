@@ -33,7 +33,8 @@ type Imports struct {
 	stale bool // mine is older than the ledger
 
 	begged time.Time   // since when an answer is awaited
-	last   []time.Time // by rank: when it was last asked
+	held   []time.Time // by rank: when it last had any piece that we could have asked for
+	clings []bool      // by rank: it had one then, which nobody asks it for
 	again  []time.Time // by rank: not to be asked before
 	deaf   []time.Time // by rank: since when we know that it does not answer; zero: it does, or has said something since
 	seen   map[int]time.Time
@@ -72,7 +73,7 @@ func NewImports(self, nodes int, mates []int, pieces int) *Imports {
 	}
 	return &Imports{
 		ledger: newLedger(self, owner, slices.Clone(mate)), mate: mate, mates: len(mates), turn: turn,
-		mine: piece.NewSet(pieces), stale: true, last: make([]time.Time, nodes), again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{}, vain: make([]int, nodes), robs: make([]bool, nodes), over: make([]bool, nodes), since: make([]time.Time, nodes), had: make([]int, nodes),
+		mine: piece.NewSet(pieces), stale: true, held: make([]time.Time, nodes), clings: make([]bool, nodes), again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{}, vain: make([]int, nodes), robs: make([]bool, nodes), over: make([]bool, nodes), since: make([]time.Time, nodes), had: make([]int, nodes),
 	}
 }
 
@@ -135,14 +136,23 @@ func (m *Imports) Ask(now time.Time, open Open) (victim int, ok bool) {
 	if m.asked >= 0 {
 		return 0, false
 	}
-	left := make([]int, len(m.mate))
+	left, holds := make([]int, len(m.mate)), make([]int, len(m.mate))
 	for p := range m.mine.Len() {
-		if o := m.Importer(p); o != m.self && !now.Before(m.again[o]) && open(p) {
-			left[o]++
+		if o, i := m.owner(p), m.Importer(p); o != m.self && open(p) {
+			holds[o]++
+			if i != m.self && !now.Before(m.again[i]) {
+				left[i]++
+			}
+		}
+	}
+	for rank, n := range holds {
+		m.clings[rank] = n == 1
+		if n > 0 {
+			m.held[rank] = now
 		}
 	}
 	if victim, ok = m.ask(left); ok {
-		m.begged, m.last[victim] = now, now
+		m.begged = now
 	}
 	return victim, ok
 }
@@ -264,7 +274,7 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 }
 
 // PassOver finds those that import nothing of what they claim, or next to nothing. One that has nothing to give, each time that it is asked, has begun all that is its own, and
-// so gets a piece every few times as long as one takes us. If it gets fewer, its own are those of its heirs, all others of the site, until it
+// so has one that has a single piece left, which it is not asked for: so it gets a piece every few times as long as one takes us. If it gets fewer, its own are those of its heirs, all others of the site, until it
 // does. Nothing is claimed for that, and no term grows: one that lies could claim all again, and for good. Each finds out by itself. own is how long a
 // piece takes us, one that is on its way for as long as it is: where all wait for a thin link nobody is to blame; zero if we have got none and none is on its way. has says of each rank how
 // many pieces it has, wherever they came from. It is to be called every now and then, and says whether we import other pieces than before. O(nodes).
@@ -273,14 +283,16 @@ func (m *Imports) PassOver(now time.Time, own time.Duration, has func(rank int) 
 	for rank, lives := range m.living {
 		over := m.over[rank]
 		switch lasted := now.Sub(m.since[rank]); {
-		case !lives || m.vain[rank] < mostVain:
+		case !lives || m.vain[rank] < mostVain && !m.clings[rank]:
 			over, m.since[rank] = false, time.Time{}
-		case !over && now.Sub(m.last[rank]) > deafFor+2*answers: // there has been nothing to ask it for
+		case !over && now.Sub(m.held[rank]) > deafFor+2*answers: // there has been nothing to ask it for
 			m.since[rank] = time.Time{}
 		case m.since[rank].IsZero():
 			m.since[rank], m.had[rank] = now, has(rank)
 		case lasted > max(barren, 2*each):
-			over = time.Duration(has(rank)-m.had[rank]+1)*each < lasted
+			if over = time.Duration(has(rank)-m.had[rank]+1)*each < lasted; over {
+				m.vain[rank] = max(m.vain[rank], mostVain) // it is, once the one to which it clings has come from elsewhere
+			}
 			m.since[rank], m.had[rank] = now, has(rank)
 		}
 		if over != m.over[rank] {

@@ -199,12 +199,13 @@ func moan(ctx context.Context, c *peer.Conn, pause time.Duration) {
 // Nor does one of a site keep the others from importing by saying that it imports all.
 func TestLiarHoldsImports(t *testing.T) {
 	const liar = 4
-	for _, how := range []string{"says no more", "takes all, again and again", "takes nothing, again and again", "for good", "for good, and announces a piece now and then", "gives one when it is asked, and takes all again"} {
+	for _, how := range []string{"says no more", "takes all, again and again", "takes nothing, again and again", "for good", "for good, and announces a piece now and then", "gives one when it is asked, and takes all again", "gives all but one, and keeps that for good"} {
 		swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
 			ctx, cancel := context.WithCancel(b.t.Context())
 			b.inSites([]string{"east", "east", "west", "west", "west"}, 0, 1)
 			b.small()
 			pieces := b.configs[0].Layout.Count()
+			kept := (pieces-1)/3*3 - 1 // three nodes are dealt the pieces in turn: the last of those of the third
 			var gifts atomic.Uint32
 			wait := b.stranger(ctx, func(c *peer.Conn) {
 				if c.Name() == "n0" || c.Name() == "n1" {
@@ -217,8 +218,11 @@ func TestLiarHoldsImports(t *testing.T) {
 				if strings.HasPrefix(how, "for good") {
 					term, pause = 1<<24, 29*time.Second
 				}
-				announced := 0
-				for err := took(steal.Hand{Lo: 0, Hi: pieces, Term: term}); err == nil; {
+				first, last, announced := 0, pieces, 0
+				if how == "gives all but one, and keeps that for good" {
+					first, last, term, pause = kept, kept+1, 1<<24, time.Hour
+				}
+				for err := took(steal.Hand{Lo: first, Hi: last, Term: term}); err == nil; {
 					select {
 					case <-time.After(pause):
 					case <-ctx.Done():
@@ -243,6 +247,12 @@ func TestLiarHoldsImports(t *testing.T) {
 					p, term := int(k)%pieces, 2*k
 					c.WriteFrame(kindImports, appendWorks(nil, []steal.Hand{{Lo: p, Hi: p + 1, Term: term}}))
 					c.WriteFrame(kindTookImports, appendTook(nil, steal.Claim{Node: liar, Hands: []steal.Hand{{Lo: 0, Hi: pieces, Term: term + 1}}}))
+				case how == "gives all but one, and keeps that for good" && gifts.Add(1) == 1:
+					var hands []steal.Hand
+					for p := liar - 2; p < kept; p += 3 {
+						hands = append(hands, steal.Hand{Lo: p, Hi: p + 1, Term: 1})
+					}
+					c.WriteFrame(kindImports, appendWorks(nil, hands))
 				default:
 					c.WriteFrame(kindImports, nil)
 				}
