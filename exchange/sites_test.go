@@ -201,7 +201,7 @@ func (m *region) deliver(l letter) {
 		m.send(letter{from: l.to, to: l.from, kind: "imports", hands: pool.Give(l.from, s.Importable)})
 		s.Importing(pool.Mine())
 	case "imports":
-		tell, err := pool.Receive(l.from, l.hands, m.now)
+		tell, err := pool.Receive(l.from, l.hands, m.now, s.Importable)
 		fail(err)
 		if len(l.hands) > 0 {
 			m.thefts++

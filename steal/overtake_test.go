@@ -190,11 +190,11 @@ func TestHighestTerm(t *testing.T) {
 	a, b := NewNode(0, 2, d, true), NewNode(1, 2, d, true)
 	a.owes[1], b.owes[0] = 8, 8 // each has asked the other
 	lie := []Hand{{Lo: 0, Hi: 3, Term: maxTerm}}
-	if _, err := a.Receive(1, lie); err != nil {
+	if _, err := a.Receive(1, lie, none); err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if _, err := b.Receive(0, a.Give(1, all)); err != nil {
+		if _, err := b.Receive(0, a.Give(1, all), none); err != nil {
 			t.Fatalf("node 1 takes what node 0 gives for a lie: %v", err)
 		}
 	}
@@ -227,26 +227,40 @@ func TestHighestTerm(t *testing.T) {
 
 // Who never gives anything is not asked for ever, whatever it takes meanwhile; who gives is.
 func TestAskedInVain(t *testing.T) {
-	for _, silent := range []bool{false, true} {
+	for _, does := range []string{"refuses", "is silent", "hangs up", "gives what has been read"} {
 		n := NewNode(0, 2, Divide(9, []int{1}, 1), true)
+		read := func(p int) bool { return p == 0 }
 		for k := range uint32(3 * mostVain) {
 			victim, ok := n.Ask(none)
 			if ok != (k < mostVain) {
-				t.Fatalf("silent %v: after %d questions in vain it asks: %v", silent, k, ok)
+				t.Fatalf("it %s: after %d questions in vain it is asked: %v", does, k, ok)
 			}
 			if !ok {
 				continue
 			}
-			if silent {
+			var answer []Hand
+			switch does {
+			case "is silent":
 				n.GiveUp()
-			} else if _, err := n.Receive(victim, nil); err != nil {
-				t.Fatal(err)
+			case "hangs up":
+				n.Unanswered(victim)
+				continue
+			case "gives what has been read":
+				answer = []Hand{{Lo: 0, Hi: 1, Term: k + 1}}
+				fallthrough
+			default:
+				if _, err := n.Receive(victim, answer, read); err != nil {
+					t.Fatal(err)
+				}
+				n.Next(1, read) // of what it gave nothing is left to do
 			}
 			if _, err := n.Took(Claim{Node: 1}); err != nil {
 				t.Fatal(err)
 			}
-			if _, ok := n.Ask(none); ok {
-				t.Fatal("asks again one that has refused and has taken nothing since")
+			if does == "refuses" || does == "is silent" {
+				if _, ok := n.Ask(none); ok {
+					t.Fatal("asks again one that has refused and has taken nothing since")
+				}
 			}
 			if _, err := n.Took(Claim{1, []Hand{{Lo: 0, Hi: 9, Term: k + 1}}}); err != nil {
 				t.Fatal(err)
@@ -270,7 +284,7 @@ func TestWhoHasAskedOvertakesNobody(t *testing.T) {
 	if _, tell := n.Overtake(none, time.Second, time.Minute, false, late); !ok || tell != nil {
 		t.Errorf("has asked node %d, %v, and overtakes %v", victim, ok, tell)
 	}
-	if _, err := n.Receive(victim, nil); err != nil {
+	if _, err := n.Receive(victim, nil, none); err != nil {
 		t.Fatal(err)
 	}
 	if _, tell := n.Overtake(none, time.Second, time.Minute, false, late); tell == nil {

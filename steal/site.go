@@ -34,7 +34,7 @@ type Imports struct {
 
 	begged time.Time   // since when an answer is awaited
 	held   []time.Time // by rank: when it last had any piece that we could have asked for
-	clings []bool      // by rank: it had one then, which nobody asks it for
+	clings []bool      // by rank: it had one, when we last looked, which nobody asks it for
 	again  []time.Time // by rank: not to be asked before
 	deaf   []time.Time // by rank: since when we know that it does not answer; zero: it does, or has said something since
 	seen   map[int]time.Time
@@ -138,11 +138,19 @@ func (m *Imports) Ask(now time.Time, open Open) (victim int, ok bool) {
 	}
 	left, holds := make([]int, len(m.mate)), make([]int, len(m.mate))
 	for p := range m.mine.Len() {
-		if o, i := m.owner(p), m.Importer(p); o != m.self && open(p) {
-			holds[o]++
-			if i != m.self && !now.Before(m.again[i]) {
-				left[i]++
-			}
+		o, i := m.owner(p), m.Importer(p)
+		if o == m.self || !open(p) {
+			continue
+		}
+		holds[o]++
+		if i == m.self {
+			continue
+		}
+		if i != o {
+			holds[i]++ // who imports in the place of another is to get on with it, too: it may not know
+		}
+		if !now.Before(m.again[i]) {
+			left[i]++
 		}
 	}
 	for rank, n := range holds {
@@ -180,21 +188,22 @@ func (m *Imports) Give(thief int, open Open) []Hand {
 }
 
 // Receive takes a victim's answer, whether or not it is still waited for. It returns what to tell all nodes
-// of the site, and an error if the answer names pieces that do not exist.
-func (m *Imports) Receive(victim int, answer []Hand, now time.Time) (tell []Claim, err error) {
-	tell, err = m.Gave(victim, answer)
+// of the site, and an error if the answer names pieces that do not exist. An answer of pieces that are not open is as good as an empty one.
+func (m *Imports) Receive(victim int, answer []Hand, now time.Time, open Open) (tell []Claim, err error) {
+	tell, news, err := m.receive(victim, answer)
 	if err != nil {
 		return nil, err
 	}
 	m.deaf[victim] = time.Time{}
+	gives := slices.ContainsFunc(news, open)
 	if m.asked == victim {
 		m.asked = -1
 		m.vain[victim]++
-		if len(answer) == 0 {
+		if !gives {
 			m.again[victim] = now.Add(askAgain)
 		}
 	}
-	if len(tell) > 0 && !m.robs[victim] {
+	if gives && !m.robs[victim] {
 		m.vain[victim] = 0
 	}
 	return tell, nil
@@ -202,9 +211,23 @@ func (m *Imports) Receive(victim int, answer []Hand, now time.Time) (tell []Clai
 
 // Gave notes pieces that another node says it has given us to import, as Node.Gave does works.
 func (m *Imports) Gave(by int, hands []Hand) (tell []Claim, err error) {
-	tell, news, err := m.gave(by, hands)
-	m.stale = m.stale || len(news) > 0
+	tell, _, err = m.receive(by, hands)
 	return tell, err
+}
+
+func (m *Imports) receive(by int, hands []Hand) (tell []Claim, news []int, err error) {
+	tell, news, err = m.gave(by, hands)
+	m.stale = m.stale || len(news) > 0
+	return tell, news, err
+}
+
+// Unanswered notes that the connection to a node was lost: what it was asked will not be answered on it. It may be asked again; but that is as good as
+// an answer that does not come: who hangs up whenever it is asked gives nothing.
+func (m *Imports) Unanswered(node int) {
+	if m.asked == node {
+		m.vain[node]++
+	}
+	m.ledger.Unanswered(node)
 }
 
 // Took notes another node's claim in the ledger. It returns what to tell all nodes of the site: claims of the dead have to

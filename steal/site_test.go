@@ -49,7 +49,7 @@ func TestCrossingIsStolen(t *testing.T) {
 	if want := []Hand{{8, 9, 1}, {11, 12, 1}}; !slices.Equal(answer, want) {
 		t.Fatalf("C gives %v, want %v", answer, want)
 	}
-	tell, err := a.Receive(2, answer, noon)
+	tell, err := a.Receive(2, answer, noon, whatever)
 	if err != nil || len(tell) != 1 || tell[0].Node != 0 {
 		t.Fatalf("tells %v, %v", tell, err)
 	}
@@ -87,11 +87,11 @@ func TestHighestTermIsNotGiven(t *testing.T) {
 	if victim, ok := a.Ask(noon, func(p int) bool { return p%3 == 2 }); !ok || victim != 2 {
 		t.Fatalf("asks %d, %v", victim, ok)
 	}
-	if _, err := a.Receive(2, []Hand{{0, 6, maxTerm}}, noon); err != nil {
+	if _, err := a.Receive(2, []Hand{{0, 6, maxTerm}}, noon, whatever); err != nil {
 		t.Fatal(err)
 	}
 	answer := a.Give(1, whatever)
-	if _, err := b.Receive(0, answer, noon); err != nil || len(answer) == 0 {
+	if _, err := b.Receive(0, answer, noon, whatever); err != nil || len(answer) == 0 {
 		t.Errorf("gives %v: %v", answer, err)
 	}
 	if got := a.Mine().Count(); got < 6 {
@@ -109,7 +109,7 @@ func TestWhoHasNothingIsAskedLater(t *testing.T) {
 		}
 	}
 	ask(noon, 1)
-	if _, err := m.Receive(1, nil, noon); err != nil {
+	if _, err := m.Receive(1, nil, noon, whatever); err != nil {
 		t.Fatal(err)
 	}
 	ask(noon, 2)
@@ -117,7 +117,7 @@ func TestWhoHasNothingIsAskedLater(t *testing.T) {
 	ask(noon.Add(answers), 1)
 	m.Unanswered(1)
 	ask(noon.Add(answers), 1)
-	if _, err := m.Receive(1, nil, noon.Add(answers)); err != nil {
+	if _, err := m.Receive(1, nil, noon.Add(answers), whatever); err != nil {
 		t.Fatal(err)
 	}
 	ask(noon.Add(answers), -1)
@@ -131,7 +131,7 @@ func TestImporterDies(t *testing.T) {
 	if victim, ok := c.Ask(noon, func(p int) bool { return p%3 == 1 }); !ok || victim != 1 {
 		t.Fatalf("asks %d, %v", victim, ok)
 	}
-	tell, err := c.Receive(1, b.Give(2, whatever), noon)
+	tell, err := c.Receive(1, b.Give(2, whatever), noon, whatever)
 	if err != nil || len(tell) != 1 {
 		t.Fatal(tell, err)
 	}
@@ -167,7 +167,7 @@ func TestForeignersImportNothing(t *testing.T) {
 	if got := m.Give(1, whatever); got != nil {
 		t.Errorf("gives %v to a node of another site", got)
 	}
-	if _, err := m.Receive(2, []Hand{{5, 9, 1}}, noon); err == nil {
+	if _, err := m.Receive(2, []Hand{{5, 9, 1}}, noon, whatever); err == nil {
 		t.Error("receives pieces that do not exist")
 	}
 }
@@ -257,7 +257,7 @@ func TestHungImporter(t *testing.T) {
 				case ok && victim != 3:
 					t.Fatalf("%s: node %d asks node %d", tt.name, i, victim)
 				case ok && tt.answers:
-					if _, err := m.Receive(3, nil, now); err != nil {
+					if _, err := m.Receive(3, nil, now, whatever); err != nil {
 						t.Fatal(err)
 					}
 				case !ok:
@@ -424,7 +424,7 @@ func TestImportersAgree(t *testing.T) {
 						mail = append(mail, letter{from: l.to, to: l.from, kind: "pieces", hands: m.Give(l.from, open)})
 					}
 				case "pieces":
-					claims, err = m.Receive(l.from, l.hands, now)
+					claims, err = m.Receive(l.from, l.hands, now, whatever)
 				case "took":
 					claims, err = m.Took(l.claim)
 				case "gone":
@@ -477,7 +477,7 @@ func TestWhoTakesDoesNotHang(t *testing.T) {
 		if victim, ok := m.Ask(noon.Add(answers), whatever); !ok || victim != 2 {
 			t.Fatalf("asks node %d, %v, when node 1 has not answered", victim, ok)
 		}
-		if _, err := m.Receive(2, nil, noon.Add(answers)); err != nil {
+		if _, err := m.Receive(2, nil, noon.Add(answers), whatever); err != nil {
 			t.Fatal(err)
 		}
 		if says {
@@ -585,7 +585,7 @@ func TestBarrenImporterIsPassedOver(t *testing.T) {
 						return int(at / time.Millisecond) // the others get on
 					})
 					if victim, ok := m.Ask(now, whatever); ok && (tt.answers || victim != liar) {
-						if _, err := m.Receive(victim, nil, now); err != nil {
+						if _, err := m.Receive(victim, nil, now, whatever); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -627,41 +627,73 @@ func TestIdleImporterIsNotPassedOver(t *testing.T) {
 			t.Fatalf("passed over after %v", at)
 		}
 		if victim, ok := m.Ask(now, open); ok {
-			if _, err := m.Receive(victim, nil, now); err != nil {
+			if _, err := m.Receive(victim, nil, now, whatever); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 }
 
-// One that gives a piece whenever it is asked, and gets none itself, is passed over if it claims each again.
+// One that gives a piece whenever it is asked is not passed over, though it gets none itself; one that claims each again is, and so are one that gives what nobody
+// needs and one that hangs up.
 func TestWhoTakesBackGivesNothing(t *testing.T) {
 	const giver, pieces = 1, 1000
-	for _, takesBack := range []bool{false, true} {
+	for _, does := range []string{"gives", "takes back what it gives", "gives what is here", "hangs up"} {
 		m, term, over := NewImports(0, 2, []int{0, giver}, pieces), uint32(0), false
-		for at := time.Duration(0); at < 2*barren; at += 50 * time.Millisecond {
+		open := func(p int) bool { return p > 0 }
+		for at := time.Duration(0); at < 4*barren; at += time.Second {
 			now := noon.Add(at)
 			m.PassOver(now, time.Second, func(int) int { return 0 })
 			over = over || m.Importer(giver) != giver && m.Importer(pieces-1) != giver
-			if victim, ok := m.Ask(now, whatever); !ok || victim != giver || at%time.Second != 0 {
-				m.Unanswered(giver)
+			if victim, ok := m.Ask(now, open); !ok || victim != giver {
 				continue
 			}
 			term++
 			p := int(at/time.Second)*2 + 1
-			if tell, err := m.Receive(giver, []Hand{{p, p + 1, term}}, now); err != nil || tell == nil {
-				t.Fatalf("after %v: %v, %v", at, tell, err)
+			switch does {
+			case "hangs up":
+				m.Unanswered(giver)
+				continue
+			case "gives what is here":
+				p = 0
 			}
-			if term++; !takesBack {
+			if tell, err := m.Receive(giver, []Hand{{p, p + 1, term}}, now, open); err != nil || tell == nil {
+				t.Fatalf("%s, after %v: %v, %v", does, at, tell, err)
+			}
+			if term++; does != "takes back what it gives" {
 				continue
 			}
 			if _, err := m.Took(Claim{giver, []Hand{{p, p + 1, term}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if over != takesBack {
-			t.Errorf("takes back what it gives: %v; is passed over: %v", takesBack, over)
+		if want := does != "gives"; over != want {
+			t.Errorf("%s: is passed over: %v", does, over)
 		}
+	}
+}
+
+// Who imports in the place of another need not know. If each of two believes that it is up to somebody else, one of them finds out.
+func TestStandInsArePassedOver(t *testing.T) {
+	const pieces, liar, open = 64, 4, 3
+	mates := []int{2, 3, liar}
+	a, b := NewImports(2, 5, mates, pieces), NewImports(3, 5, mates, pieces)
+	if a.Importer(open) != 2 {
+		t.Fatalf("piece %d is dealt to %d", open, a.Importer(open))
+	}
+	if _, err := a.Took(Claim{liar, []Hand{{open, open + 1, maxTerm}}}); err != nil { // and b hears nothing of it
+		t.Fatal(err)
+	}
+	for at := time.Duration(0); at < 4*barren; at += 50 * time.Millisecond {
+		for _, m := range []*Imports{a, b} {
+			m.PassOver(noon.Add(at), time.Second, func(int) int { return 0 })
+			if victim, ok := m.Ask(noon.Add(at), func(p int) bool { return p == open }); ok {
+				t.Fatalf("%d asks %d", m.self, victim)
+			}
+		}
+	}
+	if !a.Mine().Has(open) && !b.Mine().Has(open) {
+		t.Errorf("piece %d is up to %d, says %d, and to %d, says %d", open, a.Importer(open), a.self, b.Importer(open), b.self)
 	}
 }
 

@@ -314,12 +314,15 @@ func (n *Node) Give(thief, most int) []Hand {
 // Receive takes victim's answer to giveWork and appends the works to the
 // list. It returns what to tell everybody (took), and an error if the answer
 // names works that do not exist. An answer that comes when it is not waited for
-// any more counts all the same: the victim's ledger says that the works are ours.
-func (n *Node) Receive(victim int, answer []Hand) (tell []Claim, err error) {
-	tell, err = n.Gave(victim, answer)
+// any more counts all the same: the victim's ledger says that the works are ours. One without a work that is still to be read is in vain.
+func (n *Node) Receive(victim int, answer []Hand, held Held) (tell []Claim, err error) {
+	tell, news, err := n.receive(victim, answer)
 	if err == nil && n.asked == victim {
 		n.asked = -1
-		n.refuses(victim, len(answer) == 0)
+		n.refused[victim] = len(answer) == 0
+		if n.vain[victim]++; slices.ContainsFunc(news, func(w int) bool { return !n.missing(w, held).Empty() }) {
+			n.vain[victim] = 0
+		}
 	}
 	return tell, err
 }
@@ -328,12 +331,26 @@ func (n *Node) Receive(victim int, answer []Hand) (tell []Claim, err error) {
 // to tell everybody, so that of several who were given the same all but one hear of it; and an error if there are no such works. Who was not
 // asked has given us nothing: it could have each node read all.
 func (n *Node) Gave(by int, hands []Hand) (tell []Claim, err error) {
-	tell, news, err := n.gave(by, hands)
+	tell, _, err = n.receive(by, hands)
+	return tell, err
+}
+
+func (n *Node) receive(by int, hands []Hand) (tell []Claim, news []int, err error) {
+	tell, news, err = n.gave(by, hands)
 	if len(news) > 0 {
 		clear(n.refused)
 	}
 	n.relist(news)
-	return tell, err
+	return tell, news, err
+}
+
+// Unanswered notes that the connection to a node was lost: what it was asked will not be answered on it. It may be asked again, but not for ever:
+// who hangs up whenever it is asked gives nothing.
+func (n *Node) Unanswered(node int) {
+	if n.asked == node {
+		n.vain[node]++
+	}
+	n.ledger.Unanswered(node)
 }
 
 // GiveUp stops waiting for the answer of a victim, which counts as a refusal.
@@ -342,16 +359,10 @@ func (n *Node) GiveUp() bool {
 	if n.asked < 0 {
 		return false
 	}
-	n.refuses(n.asked, true)
+	n.refused[n.asked] = true
+	n.vain[n.asked]++
 	n.asked = -1
 	return true
-}
-
-func (n *Node) refuses(victim int, yes bool) {
-	n.refused[victim] = yes
-	if n.vain[victim]++; !yes {
-		n.vain[victim] = 0
-	}
 }
 
 // Took notes another node's claim in the ledger. A work of our own that somebody else

@@ -97,7 +97,7 @@ func TestPaperSteal(t *testing.T) {
 			if want := []Hand{{Lo: 51, Hi: 64, Term: 1}}; !slices.Equal(answer, want) {
 				t.Fatalf("B gives %v, want works 51–63", answer)
 			}
-			if _, err := a.Receive(1, answer); err != nil {
+			if _, err := a.Receive(1, answer, none); err != nil {
 				t.Fatal(err)
 			}
 			if got := a.list; !slices.Equal(got, seq(51, 64)) {
@@ -129,7 +129,7 @@ func TestNobodyAsksEarlyWithoutAPace(t *testing.T) {
 	if v, ok := n.Ask(none); !ok || v != 0 {
 		t.Fatalf("it is idle, and asks %d, %v", v, ok)
 	}
-	if _, err := n.Receive(0, []Hand{{Lo: 1, Hi: 2, Term: 1}}); err != nil {
+	if _, err := n.Receive(0, []Hand{{Lo: 1, Hi: 2, Term: 1}}, none); err != nil {
 		t.Fatal(err)
 	}
 	next(n, none)
@@ -205,7 +205,7 @@ func TestEmptyListIsAnswered(t *testing.T) {
 	if len(answer) != 0 {
 		t.Fatalf("an empty list gives %v", answer)
 	}
-	if _, err := a.Receive(1, answer); err != nil {
+	if _, err := a.Receive(1, answer, none); err != nil {
 		t.Fatalf("no works is an answer: %v", err)
 	}
 	if _, ok := a.Ask(none); ok {
@@ -238,7 +238,7 @@ func TestLateAnswer(t *testing.T) {
 	if _, ok := a.Ask(held); ok {
 		t.Error("asks one that did not answer at once again")
 	}
-	if tell, err := a.Receive(1, b.Give(0, all)); err != nil || len(tell) != 1 || a.Left() != 5 {
+	if tell, err := a.Receive(1, b.Give(0, all), none); err != nil || len(tell) != 1 || a.Left() != 5 {
 		t.Errorf("late works: told %v, %v, %d on the list", tell, err, a.Left())
 	}
 }
@@ -259,7 +259,7 @@ func TestHostileMessages(t *testing.T) {
 			t.Error("took from a node that does not exist passes")
 		}
 	}
-	if _, err := n.Receive(1, []Hand{{Lo: 40, Hi: 500, Term: 1}}); err == nil {
+	if _, err := n.Receive(1, []Hand{{Lo: 40, Hi: 500, Term: 1}}, none); err == nil {
 		t.Error("works that do not exist pass")
 	}
 	if got := n.Give(7, all); got != nil {
@@ -435,7 +435,7 @@ func (m *mesh) deliver(k [2]int) {
 	case "giveWork":
 		m.send(to, from, message{kind: "works", hands: n.Give(from, all)})
 	case "works":
-		took, err := n.Receive(from, msg.hands)
+		took, err := n.Receive(from, msg.hands, m.held(to))
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -628,7 +628,7 @@ func TestRepeatedWorks(t *testing.T) {
 	}
 	hands := []Hand{{Lo: 2, Hi: 4, Term: 1}}
 	for i, want := range []int{1, 0, 0} {
-		tell, err := n.Receive(0, hands)
+		tell, err := n.Receive(0, hands, none)
 		if err != nil || len(tell) != want {
 			t.Errorf("time %d: tells %v, %v; want %d claims", i, tell, err, want)
 		}
@@ -708,7 +708,7 @@ func TestRefusedEarlyAsksAgain(t *testing.T) {
 			t.Fatalf("asks node %d, %v; want %v", victim, ok, want)
 		}
 		if ok {
-			if _, err := n.Receive(1, nil); err != nil {
+			if _, err := n.Receive(1, nil, none); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -733,7 +733,7 @@ func TestHeirsAreAskedAgain(t *testing.T) {
 		if !ok {
 			break
 		}
-		if _, err := n.Receive(victim, nil); err != nil {
+		if _, err := n.Receive(victim, nil, none); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -789,10 +789,10 @@ func TestGiftsAreRefused(t *testing.T) {
 	}{
 		{"a third says so", func(h []Hand) ([]Claim, error) { return n.Took(Claim{0, h}) }, false, 0},
 		{"the giver says so", func(h []Hand) ([]Claim, error) { return n.Gave(1, h) }, false, 0},
-		{"unasked", func(h []Hand) ([]Claim, error) { return n.Receive(1, h) }, false, 0},
-		{"another answers", func(h []Hand) ([]Claim, error) { return n.Receive(2, h) }, true, 0},
-		{"asked", func(h []Hand) ([]Claim, error) { return n.Receive(1, h) }, false, 1},
-		{"once more", func(h []Hand) ([]Claim, error) { return n.Receive(1, h) }, false, 0},
+		{"unasked", func(h []Hand) ([]Claim, error) { return n.Receive(1, h, none) }, false, 0},
+		{"another answers", func(h []Hand) ([]Claim, error) { return n.Receive(2, h, none) }, true, 0},
+		{"asked", func(h []Hand) ([]Claim, error) { return n.Receive(1, h, none) }, false, 1},
+		{"once more", func(h []Hand) ([]Claim, error) { return n.Receive(1, h, none) }, false, 0},
 	} {
 		for n.Left() > 0 {
 			w, _, _ := next(n, none)

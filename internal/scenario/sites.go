@@ -228,7 +228,7 @@ func (w *world) importing(i int, e event) {
 		w.tell(i, int(e.peer), event{kind: evImports, hands: n.imports.Give(int(e.peer), n.ex.Importable)})
 		w.tellImports(i, nil)
 	case evImports:
-		claims, err := n.imports.Receive(int(e.peer), e.hands, w.now)
+		claims, err := n.imports.Receive(int(e.peer), e.hands, w.now, n.ex.Importable)
 		w.fail(err)
 		w.tellImports(i, claims)
 	case evTookImports:

@@ -628,7 +628,7 @@ func (w *world) handle(e event) {
 	case evGiveWork:
 		w.give(i, rank, int(e.most), e.pace)
 	case evWorks:
-		claims, err := n.works.Receive(rank, e.hands)
+		claims, err := n.works.Receive(rank, e.hands, n.ex.Held)
 		w.fail(err)
 		w.claim(i, claims)
 		w.fetch(i)

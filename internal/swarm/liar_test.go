@@ -33,7 +33,7 @@ func TestLiarHoldsWorks(t *testing.T) {
 	const nodes, size, rate = 5, 4 * unit.MiB, 64 * unit.KiB
 	const liar = nodes - 1
 	var honest time.Duration
-	for _, how := range []string{"honest", "says no more", "takes nothing, again and again", "takes all, again and again", "and answers nobody", "for good"} {
+	for _, how := range []string{"honest", "says no more", "takes nothing, again and again", "takes all, again and again", "and answers nobody", "for good", "gives what has been read", "hangs up"} {
 		swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
 			ctx, cancel := context.WithCancel(b.t.Context())
 			for i := range b.configs {
@@ -43,6 +43,7 @@ func TestLiarHoldsWorks(t *testing.T) {
 			wait := func() {}
 			if how != "honest" {
 				works := b.configs[0].Layout.Count()
+				var gifts atomic.Uint32
 				took := func(c *peer.Conn, hands ...steal.Hand) error {
 					return c.WriteFrame(kindTook, appendTook(nil, steal.Claim{Node: liar, Hands: hands}))
 				}
@@ -51,7 +52,10 @@ func TestLiarHoldsWorks(t *testing.T) {
 					if how == "for good" {
 						first = 1 << 24 // the highest term there is
 					}
-					err := took(c, steal.Hand{Lo: 0, Hi: works, Term: first})
+					var err error
+					if how != "gives what has been read" && how != "hangs up" { // it keeps its share
+						err = took(c, steal.Hand{Lo: 0, Hi: works, Term: first})
+					}
 					for term := first; err == nil; {
 						select {
 						case <-time.After(500 * time.Millisecond):
@@ -67,8 +71,16 @@ func TestLiarHoldsWorks(t *testing.T) {
 						}
 					}
 				}, func(c *peer.Conn, kind byte, _ []byte) {
-					if kind == kindGiveWork && how != "and answers nobody" {
-						time.Sleep(4 * time.Second)
+					if kind != kindGiveWork || how == "and answers nobody" {
+						return
+					}
+					time.Sleep(4 * time.Second)
+					switch how {
+					case "hangs up":
+						c.Close()
+					case "gives what has been read":
+						c.WriteFrame(kindWorks, appendWorks(nil, []steal.Hand{{Lo: 0, Hi: 1, Term: gifts.Add(1)}}))
+					default:
 						c.WriteFrame(kindWorks, nil)
 					}
 				})
@@ -199,7 +211,8 @@ func moan(ctx context.Context, c *peer.Conn, pause time.Duration) {
 // Nor does one of a site keep the others from importing by saying that it imports all.
 func TestLiarHoldsImports(t *testing.T) {
 	const liar = 4
-	for _, how := range []string{"says no more", "takes all, again and again", "takes nothing, again and again", "for good", "for good, and announces a piece now and then", "gives one when it is asked, and takes all again", "gives all but one, and keeps that for good"} {
+	for _, how := range []string{"says no more", "takes all, again and again", "takes nothing, again and again", "for good", "for good, and announces a piece now and then", "gives one when it is asked, and takes all again",
+		"gives all but one, and keeps that for good", "tells a single mate that it keeps one for good", "gives each what it has", "hangs up"} {
 		swarmOf(t, liar+1, 4*unit.MiB, steal.Stream, func(b *bench) {
 			ctx, cancel := context.WithCancel(b.t.Context())
 			b.inSites([]string{"east", "east", "west", "west", "west"}, 0, 1)
@@ -212,17 +225,25 @@ func TestLiarHoldsImports(t *testing.T) {
 					return
 				}
 				took := func(hands ...steal.Hand) error {
+					if len(hands) == 0 && how != "takes nothing, again and again" {
+						return nil
+					}
 					return c.WriteFrame(kindTookImports, appendTook(nil, steal.Claim{Node: liar, Hands: hands}))
 				}
 				term, pause := uint32(1), 500*time.Millisecond
 				if strings.HasPrefix(how, "for good") {
 					term, pause = 1<<24, 29*time.Second
 				}
-				first, last, announced := 0, pieces, 0
-				if how == "gives all but one, and keeps that for good" {
-					first, last, term, pause = kept, kept+1, 1<<24, time.Hour
+				claims, announced := []steal.Hand{{Lo: 0, Hi: pieces, Term: term}}, 0
+				switch {
+				case how == "gives all but one, and keeps that for good":
+					claims = []steal.Hand{{Lo: kept, Hi: kept + 1, Term: 1 << 24}}
+				case how == "tells a single mate that it keeps one for good" && c.Name() == "n2":
+					claims = []steal.Hand{{Lo: 3, Hi: 4, Term: 1 << 24}} // which that one is dealt
+				case how == "tells a single mate that it keeps one for good" || how == "gives each what it has" || how == "hangs up":
+					claims = nil // it keeps its share
 				}
-				for err := took(steal.Hand{Lo: first, Hi: last, Term: term}); err == nil; {
+				for err := took(claims...); err == nil; {
 					select {
 					case <-time.After(pause):
 					case <-ctx.Done():
@@ -247,9 +268,18 @@ func TestLiarHoldsImports(t *testing.T) {
 					p, term := int(k)%pieces, 2*k
 					c.WriteFrame(kindImports, appendWorks(nil, []steal.Hand{{Lo: p, Hi: p + 1, Term: term}}))
 					c.WriteFrame(kindTookImports, appendTook(nil, steal.Claim{Node: liar, Hands: []steal.Hand{{Lo: 0, Hi: pieces, Term: term + 1}}}))
-				case how == "gives all but one, and keeps that for good" && gifts.Add(1) == 1:
+				case how == "hangs up":
+					time.Sleep(time.Second)
+					c.Close()
+				case how == "gives each what it has":
+					p := 0 // which n2 is dealt
+					if c.Name() == "n3" {
+						p = 1
+					}
+					c.WriteFrame(kindImports, appendWorks(nil, []steal.Hand{{Lo: p, Hi: p + 1, Term: gifts.Add(1)}}))
+				case (how == "gives all but one, and keeps that for good" || how == "tells a single mate that it keeps one for good") && gifts.Add(1) == 1:
 					var hands []steal.Hand
-					for p := liar - 2; p < kept; p += 3 {
+					for p := liar - 2; p < kept || p == kept && how == "tells a single mate that it keeps one for good"; p += 3 {
 						hands = append(hands, steal.Hand{Lo: p, Hi: p + 1, Term: 1})
 					}
 					c.WriteFrame(kindImports, appendWorks(nil, hands))

@@ -183,7 +183,7 @@ func (n *node) message(ev evMessage) error {
 		if err != nil {
 			return err
 		}
-		tell, err := n.works.Receive(rank, hands)
+		tell, err := n.works.Receive(rank, hands, n.ex.Held)
 		if err != nil {
 			return err
 		}

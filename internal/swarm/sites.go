@@ -98,7 +98,7 @@ func (n *node) importMessage(ev evMessage) error {
 		if err != nil {
 			return err
 		}
-		tell, err := n.imports.Receive(rank, hands, n.now)
+		tell, err := n.imports.Receive(rank, hands, n.now, n.ex.Importable)
 		if err != nil {
 			return err
 		}
