@@ -239,12 +239,17 @@ func (w *want) anyAsked() bool {
 	return slices.ContainsFunc(w.asked, func(rank int32) bool { return rank >= 0 })
 }
 
+// owesAlone says whether a peer owes any of a piece that is asked of nobody else.
+func (s *State) owesAlone(rank int) bool {
+	return slices.ContainsFunc(s.wants, func(w *want) bool { return w.alone && slices.Contains(w.asked, int32(rank)) })
+}
+
 // release frees what a peer owes, so that it can be asked of others.
 func (s *State) release(rank int) (freed []Ask) {
 	for _, w := range s.wants {
 		for b := range w.asked {
 			if w.untake(b, int32(rank)) {
-				freed = addBlock(freed, rank, int(w.piece), b)
+				freed = s.revoke(freed, rank, int(w.piece), b)
 			}
 		}
 	}
@@ -314,6 +319,12 @@ func (s *State) refresh(i int) {
 func (s *State) blockSize(i, b int) unit.Bytes {
 	_, n := s.Layout.Block(i, b)
 	return n
+}
+
+// revoke is addBlock for what a peer owed, and may have begun to send.
+func (s *State) revoke(cancel []Ask, rank, i, b int) []Ask {
+	s.peers[rank].late++
+	return addBlock(cancel, rank, i, b)
 }
 
 // addBlock appends block b of piece i to the last run, or begins a new one.

@@ -107,14 +107,15 @@ type peer struct {
 	dry     bool // it has nothing that we could ask for, since anything last changed
 	owes    unit.Bytes
 	has     piece.Set
-	served  time.Time // when its turn last began; zero: never
-	gained  time.Time // when it last announced a piece
-	heard   time.Time // of the last block, or of the first request after none were owed
-	gave    time.Time // when it last gave us anything that it owed, or began to have a piece alone
-	excused bool      // it has connected again since it last gave anything
-	serves  time.Time // since when it serves us; only while it does not choke us
-	given   int       // pieces that it has, and others have, too, when gives was last asked
-	looked  time.Time // when Announced last looked whether it has a piece alone
+	served  time.Time  // when its turn last began; zero: never
+	gained  time.Time  // when it last announced a piece
+	heard   time.Time  // of the last block, or of the first request after none were owed
+	gave    time.Time  // when it last gave us anything that it owed, or began to have a piece alone
+	excused bool       // it has connected again since it last gave anything
+	serves  time.Time  // since when it serves us; only while it does not choke us
+	late    int        // blocks that were cancelled, and may be on their way all the same
+	only    *piece.Set // pieces that it had alone when gives was last asked; nil: it was not
+	looked  time.Time  // when Announced last looked whether it has a piece alone
 	in      meter
 }
 
@@ -313,12 +314,12 @@ func (s *State) void(w *want) (cancel []Ask) {
 		}
 		if rank != nobody {
 			s.peers[rank].owes -= s.blockSize(i, b)
-			cancel = addBlock(cancel, int(rank), i, b)
+			cancel = s.revoke(cancel, int(rank), i, b)
 		}
 		for _, t := range w.twice {
 			if int(t.block) == b {
 				s.peers[t.rank].owes -= s.blockSize(i, b)
-				cancel = addBlock(cancel, int(t.rank), i, b)
+				cancel = s.revoke(cancel, int(t.rank), i, b)
 			}
 		}
 	}
@@ -359,6 +360,7 @@ func (s *State) Choked(rank int, chokes bool) {
 	s.peers[rank].chokes = chokes
 	if chokes {
 		s.release(rank)
+		s.peers[rank].late = 0 // what it had begun to send was here before
 	}
 }
 
@@ -376,7 +378,7 @@ func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 	for other, ok := w.take(b); ok; other, ok = w.take(b) {
 		s.peers[other].owes -= s.blockSize(i, b)
 		if int(other) != rank {
-			cancel = addBlock(cancel, int(other), i, b)
+			cancel = s.revoke(cancel, int(other), i, b)
 		}
 	}
 	w.asked[b] = here
@@ -386,17 +388,23 @@ func (s *State) Block(rank, i, b int, now time.Time) (cancel []Ask) {
 }
 
 // Discarded notes that a block came from a peer and was thrown away: somebody
-// else was faster, or it was not wanted any more. If the peer owed it, it may be asked again; else it has
-// given us nothing: anybody can send what nobody asked for.
+// else was faster, or it was not wanted any more. If the peer owed it, it may be asked again. If not, it has
+// given us nothing, and unless it had owed as much before it is no sign of life either: anybody can send what nobody asked for. (A mate
+// in a site that does so Hoards finds, who says as well that what it announces counts no more; but it keeps no piece that is asked of it alone.)
 func (s *State) Discarded(rank, i, b int, now time.Time) {
 	p := &s.peers[rank]
-	p.heard = now
-	if w := s.want(i); w != nil && b < len(w.asked) && w.untake(b, int32(rank)) {
+	switch w := s.want(i); {
+	case w != nil && b < len(w.asked) && w.untake(b, int32(rank)):
 		p.gave, p.excused, p.hoards = now, false, false
 		p.owes -= s.blockSize(i, b)
 		s.loose = true
 		s.wet()
+	case p.late > 0:
+		p.late--
+	case s.site == nil || !s.near(rank) || s.owesAlone(rank):
+		return
 	}
+	p.heard = now
 	s.snub(rank, false)
 }
 

@@ -3,6 +3,7 @@ package exchange
 import (
 	"time"
 
+	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -107,17 +108,20 @@ func (s *State) Hoards(rank int, now time.Time) (piece int, within time.Duration
 	return piece, within, true
 }
 
-// gives says whether others have more of what a peer has than when this was last asked.
-func (s *State) gives(rank int) bool {
+// gives says whether others have any of what a peer had alone when this was last asked; the first time, of what it has. (To have more in common with
+// others it is enough to say that one has what they have.)
+func (s *State) gives(rank int) (yes bool) {
 	p := &s.peers[rank]
-	before := p.given
-	p.given = 0
+	before := p.only
+	p.only = piece.NewSet(s.have.Len())
 	for r := range p.has.Ranges() {
 		for i := r.Lo; i < r.Hi; i++ {
-			if s.others(rank, i) > 0 {
-				p.given++
+			if s.others(rank, i) == 0 {
+				p.only.Add(i)
+			} else if before == nil || before.Has(i) {
+				yes = true
 			}
 		}
 	}
-	return p.given > before
+	return yes
 }

@@ -3,6 +3,7 @@ package exchange
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,21 +57,67 @@ func TestHoardingIsAMatterOfRate(t *testing.T) {
 	}
 }
 
-// Who is no partner of ours, serves nobody and has all that it says alone is found out, also in a large swarm.
+// Who is no partner of ours, serves nobody and has all that it says alone is found out, also in a large swarm; and so is who has one piece alone, and says
+// now and then that it has one more of those that others have.
 func TestHoarderAmongMany(t *testing.T) {
 	const pieces, nodes = 100, 1000
-	s := state(nodes, pieces, false)
-	s.Asks(t0)
-	s.Up(1)
-	s.peers[1].partner = false
-	s.Announced(1, piece.Range{Lo: 0, Hi: pieces})
-	for d := time.Duration(0); ; d += time.Second {
-		if d > 5*time.Minute {
-			t.Fatalf("not within %v", d)
+	for _, drips := range []bool{false, true} {
+		s := state(nodes, pieces, false)
+		s.Asks(t0)
+		s.Up(1)
+		s.peers[1].partner = false
+		first := pieces
+		if drips {
+			first = 1
+			s.Announced(2, piece.Range{Lo: 1, Hi: pieces})
 		}
-		s.Asks(at(d))
-		if _, _, hoards := s.Hoards(1, at(d)); hoards {
-			break
+		s.Announced(1, piece.Range{Lo: 0, Hi: first})
+		for d := time.Duration(0); ; d += time.Second {
+			if d > 6*time.Minute {
+				t.Fatalf("drips %v: not within %v", drips, d)
+			}
+			if k := int(d / (100 * time.Second)); drips && d%(100*time.Second) == 0 {
+				s.Announced(1, piece.Range{Lo: k + 1, Hi: k + 2})
+			}
+			s.Asks(at(d))
+			if _, _, hoards := s.Hoards(1, at(d)); hoards {
+				break
+			}
+		}
+	}
+}
+
+// Blocks that nobody asked for are no sign of life: what their sender owes is asked of another, also where that is asked of one peer at a time only, and those
+// that were cancelled are no more than that.
+func TestUnaskedBlocksKeepNothing(t *testing.T) {
+	for _, sites := range [][]int{nil, {0, 1, 1}, {0, 0, 0, 1}} {
+		s := New(Config{Nodes: max(3, len(sites)), Layout: layout(10), Sites: sites, Rand: rand.New(rand.NewPCG(1, 2))})
+		s.Known(0)
+		ours := piece.NewSet(10)
+		ours.Add(0)
+		s.Importing(ours)
+		s.Asks(t0)
+		for rank := 1; rank <= 2; rank++ {
+			s.Up(rank)
+			s.Choked(rank, false)
+			s.Announced(rank, piece.Range{Lo: 0, Hi: 1})
+		}
+		ask, _ := s.Asks(t0)
+		if s.near(1) {
+			s.Spoiled(0)
+			ask, _ = s.Asks(t0)
+		}
+		if len(ask) == 0 {
+			t.Fatal("nobody is asked")
+		}
+		liar, other := ask[0].Peer, false
+		for d := time.Second; d < time.Minute && !other; d += time.Second {
+			s.Discarded(liar, 9, 0, at(d))
+			ask, _ := s.Asks(at(d))
+			other = slices.ContainsFunc(ask, func(a Ask) bool { return a.Peer != liar })
+		}
+		if !other {
+			t.Errorf("sites %v: what peer %d owes, and does not send, is asked of nobody else", sites, liar)
 		}
 	}
 }

@@ -330,7 +330,7 @@ func (s *State) withdraw() (cancel []Ask) {
 			for _, rank := range owing {
 				if rank >= 0 && !s.may(int(rank), i) && w.untake(b, rank) {
 					s.peers[rank].owes -= s.blockSize(i, b)
-					cancel = addBlock(cancel, int(rank), i, b)
+					cancel = s.revoke(cancel, int(rank), i, b)
 				}
 			}
 		}
