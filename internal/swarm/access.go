@@ -14,6 +14,10 @@ import (
 // proveWithin is how long a neighbour has to show its proof of access.
 const proveWithin = 10 * time.Second
 
+// forsakenFor: whoever in our site clings to a piece is passed over after 8 times as long as one takes us (steal.Imports), so
+// who may not read waits longer than that.
+const forsakenFor = 12
+
 // errUnproved is a neighbour that has shown no proof of access, or a wrong one.
 var errUnproved = errors.New("has not proved that it may read")
 
@@ -125,7 +129,7 @@ func (n *node) forsaken() {
 	case full || !n.Members[n.Self].blind():
 	case !slices.Contains(n.readers(), true) && !n.ex.Covered():
 		n.fail(fmt.Errorf("no node is left that may read %s, and this one may not: give it access, or run the job again", n.Source))
-	case n.now.Sub(n.moved) > leaveAfter:
-		n.fail(fmt.Errorf("nothing has come from other nodes for %v, and this one may not read %s itself", leaveAfter, n.Source))
+	case n.since(n.moved, n.quietAll) > max(leaveAfter, forsakenFor*n.ex.ImportTook()):
+		n.fail(fmt.Errorf("nothing has come from other nodes for %v, and this one may not read %s itself", n.now.Sub(n.moved).Round(time.Second), n.Source))
 	}
 }

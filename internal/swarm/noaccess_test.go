@@ -570,3 +570,39 @@ func TestSecondGiverIsOne(t *testing.T) {
 		}
 	})
 }
+
+// Who may not read waits longer for others where a piece takes long to come into its site: until one that clings to the last of them has been passed over.
+func TestThinLinksAreWaitedFor(t *testing.T) {
+	for _, took := range []time.Duration{0, time.Second, leaveAfter / 4} {
+		swarmOf(t, 3, unit.MiB, steal.Stream, func(b *bench) {
+			b.inSites([]string{"east", "west", "west"}, 0)
+			c := b.configs[1]
+			c.Log, c.Report, c.Layout.Piece = slog.New(slog.DiscardHandler), func(Progress) {}, 64*unit.KiB
+			n := newNode(c)
+			n.now = time.Now()
+			n.moved = n.now
+			for p := range c.Layout.Count() {
+				n.ex.Known(p)
+			}
+			n.ex.Up(0)
+			n.ex.Choked(0, false)
+			n.ex.Announced(0, piece.Range{Lo: 0, Hi: c.Layout.Count()})
+			if ask, _ := n.ex.Asks(n.now); took > 0 {
+				n.ex.Asks(n.now.Add(took))
+				n.ex.Got(ask[0].Piece)
+			}
+			until := leaveAfter
+			if took == leaveAfter/4 {
+				until = 8*took + time.Minute
+			}
+			for _, waits := range []bool{true, false} {
+				if n.now = n.moved.Add(until); !waits {
+					n.now = n.moved.Add(until + forsakenFor*took + time.Second)
+				}
+				if n.forsaken(); (n.fatal == nil) != waits {
+					t.Errorf("a piece takes %v: after %v: %v", took, n.now.Sub(n.moved), n.fatal)
+				}
+			}
+		})
+	}
+}
