@@ -22,7 +22,7 @@ type kind struct {
 	files int
 	slow  bool    // one node's link has a quarter of the rate
 	sites bool    // half of the nodes are behind a link of half the rate of a node's
-	large float64 // factor on the size; 0: none
+	few   bool    // of the rivals only the three fastest are run
 	fast  float64 // factor on the links' rates, and half of it on the size; 0: none
 }
 
@@ -31,14 +31,11 @@ var kinds = []kind{
 	{name: "medium", title: "the store medium", store: 0.25, files: 1},
 	{name: "wide", title: "the store wide", files: 1},
 	{name: "8", title: "8 nodes", nodes: 8, store: 0.25, files: 1},
-	{name: "32narrow", title: "32 nodes, the store narrow", nodes: 32, store: 0.06, files: 1},
+	{name: "32narrow", title: "32 nodes, the store narrow", nodes: 32, store: 0.06, files: 1, few: true},
 	{name: "32", title: "32 nodes, the store medium", nodes: 32, store: 0.25, files: 1},
 	{name: "slow", title: "one slow node", store: 0.25, files: 1, slow: true},
 	{name: "sites", title: "two sites", store: 0.25, files: 1, sites: true},
 	{name: "shards", title: "32 files", store: 0.25, files: 32},
-	{name: "large-narrow", title: "the store narrow, twice the object", store: 0.06, files: 1, large: 2},
-	{name: "large", title: "the store medium, twice the object", store: 0.25, files: 1, large: 2},
-	{name: "large-wide", title: "the store wide, twice the object", files: 1, large: 2},
 	{name: "fast", title: "links four times as fast", store: 0.25, files: 1, fast: 4},
 }
 
@@ -67,7 +64,7 @@ func (k kind) titled(p bench.Params) string {
 // often says whether ours and the best rivals are run several times in a kind,
 // and others whether any others are run there, which they are once.
 func (k kind) often() bool  { return k.fast == 0 }
-func (k kind) others() bool { return k.large == 0 }
+func (k kind) others() bool { return !k.few }
 
 // kindNames are all names, with commas.
 func kindNames() string {
@@ -92,9 +89,6 @@ type scale struct {
 func (s scale) params(k kind) bench.Params {
 	n := cmp.Or(k.nodes, s.nodes)
 	rate, size := float64(s.rate)/float64(n), float64(s.size)/float64(min(n, s.nodes))
-	if k.large > 0 {
-		size *= k.large
-	}
 	if k.fast > 0 {
 		rate, size = rate*k.fast, size*k.fast/2
 	}

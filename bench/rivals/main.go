@@ -28,7 +28,7 @@
 //
 // All systems are run once where the store is narrow, medium and wide; then
 // ours and the three rivals that were fastest there, five times in all cells,
-// interleaved; then the others once, but not with the object of twice the size.
+// interleaved; then the others once, but not on 32 nodes where the store is narrow.
 package main
 
 import (

@@ -448,7 +448,7 @@ time is cpu-bound, and counts neither as met nor as missed. Ratios are taken see
 ## What is not measured yet
 
 Wanted are, in each cell, {{.Enough}} runs of {{.Best}} and of the three rivals that were the fastest with the first seed where the store is as
-wide, and one run of each of the others; with an object of twice the size none of the others, and with faster links one of all.
+wide, and one run of each of the others; on 32 nodes where the store is narrow none of the others, and with faster links one of all.
 {{with .Missing}}These lack, in brackets how many there are:
 
 {{.}}{{else}}All of them are there.

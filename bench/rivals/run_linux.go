@@ -63,7 +63,7 @@ func measure(ctx context.Context, file, typed string, s settings) error {
 	for _, k := range s.kinds {
 		if slices.ContainsFunc(kinds[:first], func(o kind) bool { return o.name == k.name }) {
 			early = append(early, k)
-		} else if k.others() { // of the large ones only ours and the best, who show what is the start's
+		} else if k.others() {
 			late = append(late, k)
 		}
 	}
