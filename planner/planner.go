@@ -82,13 +82,6 @@ type Planner struct {
 	patience int // see there
 }
 
-// proof is what no plan exceeds, and why, and the prices that prove it, by capacity: only those that are something.
-type proof struct {
-	bound float64
-	by    string
-	price map[int32]float64
-}
-
 // manyPairs is from where on floors are taken off the capacities beforehand: that gives a plan soon. As
 // rows of the program they follow if that plan is not near enough to the bound.
 const manyPairs = 6000
@@ -314,22 +307,6 @@ func (p *Planner) uneven() bool {
 	return false
 }
 
-// Bound is the best bound on throughput that is proved so far, and the throughput of the columns so far, in bytes per second: infinite and 0 before the
-// first program has been solved.
-func (p *Planner) Bound() (value, bound float64) {
-	bound = math.Inf(1)
-	if p.free != nil && p.free.solved() {
-		value, bound = p.free.value+p.net.brought(p.rest, p.rates), p.free.free
-	}
-	if p.floored != nil && p.floored.solved() {
-		value, bound = max(value, p.floored.value), min(bound, p.floored.bound)
-		if p.rest == nil {
-			value = p.floored.value
-		}
-	}
-	return value, bound
-}
-
 // Plan is the plan as good as the steps so far have made it. It takes a linear program of the pipelines that there are;
 // those that it uses are what planning begins from after a change. An error is that no solver has an answer to a program that passes lp.Program.Check.
 func (p *Planner) Plan() (*Plan, error) { return p.In(p.o.Mode) }
@@ -371,107 +348,6 @@ func (p *Planner) In(mode string) (*Plan, error) {
 	}
 	return plan, nil
 }
-
-// prove sets a plan's bound: that of the problem with floors if it holds them, else that without.
-func (p *Planner) prove(plan *Plan) {
-	plan.Floor = p.share
-	if p.theta != nil {
-		plan.Theta = max(p.theta.theta, plan.MinRate) // what is found greedily is less, sometimes, than fairness gives all
-	}
-	g := &generation{net: p.net, demands: p.demands, worth: p.even()}
-	bound, by := g.access(), "downlinks"
-	for _, g := range []*generation{p.floored, p.free} {
-		if g != nil && g.solved() && g.free < bound {
-			bound, by = g.free, g.freeBy
-		}
-	}
-	plan.FreeBound = bound
-	if g := p.floored; g != nil && g.solved() && g.floor > 0 && g.by != "downlinks" && plan.MinRate >= p.share*(1-mayLack) && g.bound <= bound*(1+1e-9) {
-		bound, by = min(bound, g.bound), g.by+" with floors"
-	}
-	plan.bound(bound, by)
-}
-
-// priced says of each transfer what a byte per second more of capacities would be worth to its class, by weight, beside what those before it have.
-func (p *Planner) priced() func(transfer int) prices {
-	if p.uneven() && !p.o.MaxMin {
-		ranks, classes := p.ranks, p.classes()
-		heaviest := make([]float64, len(classes)) // for which the programs take 1
-		for i, class := range classes {
-			heaviest[i] = p.heaviest(class)
-		}
-		return func(transfer int) prices {
-			i := slices.Index(classes, p.demands[transfer].priority)
-			if i < 0 || i >= len(ranks) {
-				return nil
-			}
-			return func(capacity int32) float64 { return ranks[i].price[capacity] * heaviest[i] }
-		}
-	}
-	for _, g := range []*generation{p.floored, p.free} {
-		if g != nil && g.solved() {
-			price := slices.Clone(g.market.price) // whose memory the next solution takes
-			return func(int) prices { return func(capacity int32) float64 { return price[capacity] } }
-		}
-	}
-	return func(int) prices { return nil }
-}
-
-// class says how each class fares, if there are several or weights.
-func (p *Planner) class(plan *Plan) {
-	if !p.uneven() || p.o.MaxMin {
-		return
-	}
-	classed, classes := p.classed(), p.classes()
-	for i, class := range classes {
-		c := Class{Priority: class, Bound: math.Inf(1), BoundBy: "nothing: planning ended before it came to this class", Gap: math.NaN()}
-		switch all := len(p.ranks) == len(classes); {
-		case all && p.begins(p.weighed): // see mended
-			c.BoundBy = "nothing: what the program proves is of plans that lack a little of a floor"
-		case all:
-			c.BoundBy = "nothing: planning ended before all had the floor, and each class what it can have"
-		}
-		for _, f := range plan.Flows {
-			if d := &p.demands[f.Transfer]; d.priority == class {
-				v := f.Rate * float64(len(f.Hosts)-1)
-				c.Throughput, c.Weighted = c.Throughput+v, c.Weighted+v*d.weight
-			}
-		}
-		// What is proved of a class is of plans in which those before have what they have in the program.
-		switch {
-		case i == 0 && len(p.ranks) == 0 && p.weighed != nil && p.weighed.solved():
-			c.Bound, c.BoundBy = p.weighed.bound, p.weighed.by
-		case i < len(p.ranks) && (i == 0 || classed):
-			c.Bound, c.BoundBy = p.ranks[i].bound, p.ranks[i].by
-		}
-		if !math.IsInf(c.Bound, 1) {
-			c.Bound = max(c.Bound*p.heaviest(class), c.Weighted) // millionths are kept free so that rounding is no obstacle
-			c.Gap = 0
-			if c.Bound > 0 {
-				c.Gap = max(0, 1-c.Weighted/c.Bound)
-			}
-		}
-		plan.Classes = append(plan.Classes, c)
-	}
-}
-
-// classed says whether there is a plan for all classes that holds the floor.
-func (p *Planner) classed() bool {
-	return p.weighed != nil && len(p.ranks) == len(p.classes()) && p.holds(p.weighed)
-}
-
-// holds says whether a program has been solved, and gives everybody the floor, and classes before the last what they had.
-func (p *Planner) holds(g *generation) bool {
-	return p.begins(g) && g.short() <= mayLack*p.share
-}
-
-// begins says the same of a program that may miss floors.
-func (p *Planner) begins(g *generation) bool {
-	return g != nil && g.solved() && g.floor >= p.share && !g.slips()
-}
-
-// mayLack is the share of a floor that a pair may lack.
-const mayLack = 1e-9
 
 // optimum are the pipelines of the best program so far, with its rates.
 func (p *Planner) optimum() ([]pipe, []float64, error) {
