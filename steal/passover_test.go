@@ -184,18 +184,22 @@ func TestStandInsArePassedOver(t *testing.T) {
 // Nobody asks for the last piece that a node has. One that does not import it, either, is passed over, and stays so while it comes from elsewhere.
 func TestWhoClingsToOneIsPassedOver(t *testing.T) {
 	const clings, pieces, last = 1, 40, 37 // 37 is dealt to it
+	const before = 31                      // is dealt to it, too
 	for _, tt := range []struct {
-		name  string
-		every time.Duration // it gets a piece; zero: never
-		opens time.Duration // so often the last one is to be had, and so often it is not; zero: always
-		want  bool
+		name   string
+		every  time.Duration // it gets a piece of others; zero: never
+		opens  time.Duration // so often the last one is to be had, and so often it is not; zero: always
+		turns  time.Duration // so often it is another; zero: never
+		beside int           // so many others have one open piece each beside it
+		want   bool
 	}{
-		{"gets none", 0, 0, true},
-		{"gets one now and then", barren, 0, true},
-		{"gets as many as others", time.Second, 0, false},
-		{"has none every other time", 0, 5 * time.Second, false},
+		{"gets none", 0, 0, 0, 0, true},
+		{"gets others", time.Second, 0, 0, 0, true},
+		{"has none every other time", 0, 5 * time.Second, 0, 0, false},
+		{"has another one after a while", 0, 0, 20 * time.Second, 0, false},
+		{"shares what crosses with others", 0, 0, 0, 4, false},
 	} {
-		m, got, over := NewImports(0, 4, []int{0, clings, 2}, pieces), 0, false
+		m, got, over, ever := NewImports(0, 6, []int{0, clings, 2, 3, 4, 5}, pieces), 0, false, false
 		for at := time.Duration(0); at < 4*barren; at += 50 * time.Millisecond {
 			now := noon.Add(at)
 			if tt.every > 0 && at%tt.every == 0 {
@@ -203,17 +207,23 @@ func TestWhoClingsToOneIsPassedOver(t *testing.T) {
 			}
 			m.PassOver(now, time.Second, func(int) int { return got })
 			was := over
-			if over = m.Importer(last) != clings; was && !over {
+			over = m.Importer(last) != clings
+			if ever = ever || over; was && !over && tt.every == 0 {
 				t.Errorf("%s: it is not passed over any more after %v", tt.name, at)
 			}
 			underWay := over && at%time.Second != 0
 			there := tt.opens == 0 || at/tt.opens%2 == 0
-			if victim, ok := m.Ask(now, func(p int) bool { return p == last && there && !underWay }); ok {
+			one := last
+			if tt.turns > 0 && at/tt.turns%2 == 1 {
+				one = before
+			}
+			open := func(p int) bool { return p == one && there && !underWay || p > 1 && p < 2+tt.beside }
+			if victim, ok := m.Ask(now, open); ok {
 				t.Fatalf("%s: node %d is asked for one that it has in its hand", tt.name, victim)
 			}
 		}
-		if over != tt.want {
-			t.Errorf("%s: is passed over: %v, want %v", tt.name, over, tt.want)
+		if ever != tt.want {
+			t.Errorf("%s: is passed over: %v, want %v", tt.name, ever, tt.want)
 		}
 	}
 }

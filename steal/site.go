@@ -33,8 +33,9 @@ type Imports struct {
 	stale bool // mine is older than the ledger
 
 	begged time.Time   // since when an answer is awaited
-	held   []time.Time // by rank: when it last had any piece that we could have asked for
-	clings []bool      // by rank: it had one, when we last looked, which nobody asks it for
+	held   []time.Time // by rank: when it last had an open piece
+	clings []int       // by rank: the only one that it had, when we last looked, which nobody asks it for; -1: it had none, or several
+	open   int         // pieces that were open then, and up to others
 	again  []time.Time // by rank: not to be asked before
 	deaf   []time.Time // by rank: since when we know that it does not answer; zero: it does, or has said something since
 	seen   map[int]time.Time
@@ -73,7 +74,7 @@ func NewImports(self, nodes int, mates []int, pieces int) *Imports {
 	}
 	return &Imports{
 		ledger: newLedger(self, owner, slices.Clone(mate)), mate: mate, mates: len(mates), turn: turn,
-		mine: piece.NewSet(pieces), stale: true, held: make([]time.Time, nodes), clings: make([]bool, nodes), again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{}, vain: make([]int, nodes), robs: make([]bool, nodes), over: make([]bool, nodes), since: make([]time.Time, nodes), had: make([]int, nodes),
+		mine: piece.NewSet(pieces), stale: true, held: make([]time.Time, nodes), clings: slices.Repeat([]int{-1}, nodes), again: make([]time.Time, nodes), deaf: make([]time.Time, nodes), seen: map[int]time.Time{}, vain: make([]int, nodes), robs: make([]bool, nodes), over: make([]bool, nodes), since: make([]time.Time, nodes), had: make([]int, nodes),
 	}
 }
 
@@ -136,27 +137,37 @@ func (m *Imports) Ask(now time.Time, open Open) (victim int, ok bool) {
 	if m.asked >= 0 {
 		return 0, false
 	}
-	left, holds := make([]int, len(m.mate)), make([]int, len(m.mate))
+	left, holds, last := make([]int, len(m.mate)), make([]int, len(m.mate)), make([]int, len(m.mate))
+	m.open = 0
 	for p := range m.mine.Len() {
 		o, i := m.owner(p), m.Importer(p)
 		if o == m.self || !open(p) {
 			continue
 		}
-		holds[o]++
+		m.open++
+		holds[o], last[o] = holds[o]+1, p
 		if i == m.self {
 			continue
 		}
-		if i != o {
-			holds[i]++ // who imports in the place of another is to get on with it, too: it may not know
+		if i != o { // who imports in the place of another is to get on with it, too: it may not know
+			holds[i], last[i] = holds[i]+1, p
 		}
 		if !now.Before(m.again[i]) {
 			left[i]++
 		}
 	}
 	for rank, n := range holds {
-		m.clings[rank] = n == 1
 		if n > 0 {
 			m.held[rank] = now
+		}
+		if n != 1 {
+			last[rank] = -1
+		}
+		if m.clings[rank] != last[rank] {
+			m.clings[rank] = last[rank]
+			if m.vain[rank] < mostVain {
+				m.since[rank] = time.Time{} // it has got on
+			}
 		}
 	}
 	if victim, ok = m.ask(left); ok {
@@ -297,7 +308,8 @@ func (m *Imports) Overtake(now time.Time, own time.Duration, open Open, waited f
 }
 
 // PassOver finds those that import nothing of what they claim, or next to nothing. One that has nothing to give, each time that it is asked, has begun all that is its own, and
-// so has one that has a single piece left, which it is not asked for: so it gets a piece every few times as long as one takes us. If it gets fewer, its own are those of its heirs, all others of the site, until it
+// so gets a piece every few times as long as one takes us. One that has a single piece left, which it is not asked for, has begun that, and gets it in twice that time, and
+// more if others cross beside it. If it gets fewer, its own are those of its heirs, all others of the site, until it
 // does. Nothing is claimed for that, and no term grows: one that lies could claim all again, and for good. Each finds out by itself. own is how long a
 // piece takes us, one that is on its way for as long as it is: where all wait for a thin link nobody is to blame; zero if we have got none and none is on its way. has says of each rank how
 // many pieces it has, wherever they came from. It is to be called every now and then, and says whether we import other pieces than before. O(nodes).
@@ -306,15 +318,21 @@ func (m *Imports) PassOver(now time.Time, own time.Duration, has func(rank int) 
 	for rank, lives := range m.living {
 		over := m.over[rank]
 		switch lasted := now.Sub(m.since[rank]); {
-		case !lives || m.vain[rank] < mostVain && !m.clings[rank]:
+		case !lives || m.vain[rank] < mostVain && m.clings[rank] < 0:
 			over, m.since[rank] = false, time.Time{}
-		case !over && now.Sub(m.held[rank]) > deafFor+2*answers: // there has been nothing to ask it for
+		case !over && now.Sub(m.held[rank]) > deafFor+2*answers: // it has had nothing to do
 			m.since[rank] = time.Time{}
 		case m.since[rank].IsZero():
 			m.since[rank], m.had[rank] = now, has(rank)
+		case m.vain[rank] < mostVain:
+			if over = lasted > max(barren, 2*each)*time.Duration(min(m.open, mostImport)); over {
+				m.vain[rank] = mostVain // it is, once the one to which it clings comes from elsewhere
+				m.since[rank], m.had[rank] = now, has(rank)
+			}
 		case lasted > max(barren, 2*each):
-			if over = time.Duration(has(rank)-m.had[rank]+1)*each < lasted; over {
-				m.vain[rank] = max(m.vain[rank], mostVain) // it is, once the one to which it clings has come from elsewhere
+			over = time.Duration(has(rank)-m.had[rank]+1)*each < lasted
+			if m.over[rank] && !over {
+				m.vain[rank] = 0
 			}
 			m.since[rank], m.had[rank] = now, has(rank)
 		}

@@ -135,6 +135,7 @@ type Node struct {
 	overtaken []bool // by work: claimed while its owner had it in hand; given out from its tail, piece by piece
 	refused   []bool // by rank: answered our last question with no works
 	vain      []int  // by rank: so many questions in a row have brought nothing
+	robbed    []bool // by rank: has claimed works on our list since we last asked it: what it gives may be gone soon
 	early     bool   // it was asked while we had works in hand
 	ended     bool   // we have been through with a work: our pace is known
 }
@@ -146,7 +147,7 @@ func NewNode(self, nodes int, d Division, steals bool) *Node {
 		ledger: newLedger(self, d.Owner, slices.Repeat([]bool{true}, nodes)),
 		steals: steals, works: d.Works, place: d.Place,
 		listed: make([]bool, len(d.Works)), hand: make([]bool, len(d.Works)), overtaken: make([]bool, len(d.Works)),
-		refused: make([]bool, nodes), vain: make([]int, nodes),
+		refused: make([]bool, nodes), vain: make([]int, nodes), robbed: make([]bool, nodes),
 	}
 	for w, o := range n.claimant {
 		if o == self {
@@ -320,9 +321,11 @@ func (n *Node) Receive(victim int, answer []Hand, held Held) (tell []Claim, err 
 	if err == nil && n.asked == victim {
 		n.asked = -1
 		n.refused[victim] = len(answer) == 0
-		if n.vain[victim]++; slices.ContainsFunc(news, func(w int) bool { return !n.missing(w, held).Empty() }) {
+		gives := slices.ContainsFunc(news, func(w int) bool { return !n.missing(w, held).Empty() })
+		if n.vain[victim]++; gives && !n.robbed[victim] {
 			n.vain[victim] = 0
 		}
+		n.robbed[victim] = false
 	}
 	return tell, err
 }
@@ -372,6 +375,7 @@ func (n *Node) Took(c Claim) (tell []Claim, err error) {
 	tell, news, err := n.took(c)
 	if len(news) > 0 {
 		n.refused[c.Node] = false
+		n.robbed[c.Node] = n.robbed[c.Node] || slices.ContainsFunc(news, func(w int) bool { return n.listed[w] })
 	}
 	n.relist(news)
 	return tell, err

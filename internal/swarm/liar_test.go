@@ -33,7 +33,7 @@ func TestLiarHoldsWorks(t *testing.T) {
 	const nodes, size, rate = 5, 4 * unit.MiB, 64 * unit.KiB
 	const liar = nodes - 1
 	var honest time.Duration
-	for _, how := range []string{"honest", "says no more", "takes nothing, again and again", "takes all, again and again", "and answers nobody", "for good", "gives what has been read", "hangs up"} {
+	for _, how := range []string{"honest", "says no more", "takes nothing, again and again", "takes all, again and again", "and answers nobody", "for good", "gives what has been read", "gives and takes back", "hangs up"} {
 		swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
 			ctx, cancel := context.WithCancel(b.t.Context())
 			for i := range b.configs {
@@ -53,7 +53,7 @@ func TestLiarHoldsWorks(t *testing.T) {
 						first = 1 << 24 // the highest term there is
 					}
 					var err error
-					if how != "gives what has been read" && how != "hangs up" { // it keeps its share
+					if !strings.HasPrefix(how, "gives") && how != "hangs up" { // it keeps its share
 						err = took(c, steal.Hand{Lo: 0, Hi: works, Term: first})
 					}
 					for term := first; err == nil; {
@@ -80,6 +80,12 @@ func TestLiarHoldsWorks(t *testing.T) {
 						c.Close()
 					case "gives what has been read":
 						c.WriteFrame(kindWorks, appendWorks(nil, []steal.Hand{{Lo: 0, Hi: 1, Term: gifts.Add(1)}}))
+					case "gives and takes back":
+						k := gifts.Add(2)
+						all := []steal.Hand{{Lo: 0, Hi: works, Term: k}}
+						c.WriteFrame(kindWorks, appendWorks(nil, all))
+						all[0].Term++
+						took(c, all...)
 					default:
 						c.WriteFrame(kindWorks, nil)
 					}
