@@ -56,7 +56,11 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 		s.snubs = now
 		for rank := range s.peers {
 			p := &s.peers[rank]
-			if p.up && !p.snubbed && p.owes > 0 && now.Sub(p.heard) > SnubAfter && s.replaceable(rank) {
+			patience := SnubAfter
+			if p.snubbed {
+				patience = HoardAfter // for its one try: a block may take long
+			}
+			if p.up && p.owes > 0 && now.Sub(p.heard) > patience && s.replaceable(rank) {
 				cancel = append(cancel, s.release(rank)...)
 				s.snub(rank, true)
 			}
@@ -69,6 +73,10 @@ func (s *State) Asks(now time.Time) (ask, cancel []Ask) {
 	}
 	s.order = order
 	cancel = append(cancel, s.crossing(order, now)...)
+	if snubs := func(rank int32) bool { return s.peers[rank].snubbed }; s.site == nil && slices.ContainsFunc(order, snubs) {
+		order = append(slices.DeleteFunc(slices.Clone(order), snubs), slices.DeleteFunc(order, func(rank int32) bool { return !snubs(rank) })...)
+		s.order = order // they come last: what is tried with them is not what others give
+	}
 	for _, k := range order {
 		rank := int(k)
 		p := &s.peers[rank]
@@ -323,7 +331,8 @@ func (s *State) blockSize(i, b int) unit.Bytes {
 
 // revoke is addBlock for what a peer owed, and may have begun to send.
 func (s *State) revoke(cancel []Ask, rank, i, b int) []Ask {
-	s.peers[rank].late++
+	p := &s.peers[rank]
+	p.late, p.revoked = p.late+1, s.now
 	return addBlock(cancel, rank, i, b)
 }
 

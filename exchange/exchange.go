@@ -113,8 +113,10 @@ type peer struct {
 	gave    time.Time  // when it last gave us anything that it owed, or began to have a piece alone
 	excused bool       // it has connected again since it last gave anything
 	serves  time.Time  // since when it serves us; only while it does not choke us
-	late    int        // blocks that were cancelled, and may be on their way all the same
+	late    int        // blocks that were cancelled, and may be on their way all the same,
+	revoked time.Time  // the last of them then
 	only    *piece.Set // pieces that it had alone when gives was last asked; nil: it was not
+	stalls  bool       // and others have got none of them since the time before
 	looked  time.Time  // when Announced last looked whether it has a piece alone
 	in      meter
 }
@@ -399,7 +401,7 @@ func (s *State) Discarded(rank, i, b int, now time.Time) {
 		p.owes -= s.blockSize(i, b)
 		s.loose = true
 		s.wet()
-	case p.late > 0:
+	case p.late > 0 && now.Sub(p.revoked) < HoardAfter:
 		p.late--
 	case s.site == nil || !s.near(rank) || s.owesAlone(rank):
 		return

@@ -108,20 +108,22 @@ func (s *State) Hoards(rank int, now time.Time) (piece int, within time.Duration
 	return piece, within, true
 }
 
-// gives says whether others have any of what a peer had alone when this was last asked; the first time, of what it has. (To have more in common with
-// others it is enough to say that one has what they have.)
+// gives says whether others have any of what a peer had alone when this was last asked, or the time before: its link may be slow. The first time it is of what it
+// has. (To have more in common with others it is enough to say that one has what they have.)
 func (s *State) gives(rank int) (yes bool) {
 	p := &s.peers[rank]
 	before := p.only
 	p.only = piece.NewSet(s.have.Len())
 	for r := range p.has.Ranges() {
 		for i := r.Lo; i < r.Hi; i++ {
-			if s.others(rank, i) == 0 {
+			if s.others(rank, i) <= 0 { // less where nobody has told us the digest
 				p.only.Add(i)
 			} else if before == nil || before.Has(i) {
 				yes = true
 			}
 		}
 	}
-	return yes
+	excused := before != nil && !yes && !p.stalls
+	p.stalls = !yes
+	return yes || excused
 }

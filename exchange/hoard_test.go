@@ -73,7 +73,7 @@ func TestHoarderAmongMany(t *testing.T) {
 		}
 		s.Announced(1, piece.Range{Lo: 0, Hi: first})
 		for d := time.Duration(0); ; d += time.Second {
-			if d > 6*time.Minute {
+			if d > 10*time.Minute {
 				t.Fatalf("drips %v: not within %v", drips, d)
 			}
 			if k := int(d / (100 * time.Second)); drips && d%(100*time.Second) == 0 {
@@ -87,37 +87,56 @@ func TestHoarderAmongMany(t *testing.T) {
 	}
 }
 
-// Blocks that nobody asked for are no sign of life: what their sender owes is asked of another, also where that is asked of one peer at a time only, and those
-// that were cancelled are no more than that.
-func TestUnaskedBlocksKeepNothing(t *testing.T) {
+// Of a piece whose digest nobody has told us we know no holder, so nobody has been given it.
+func TestWhatHasNoDigestIsNotGiven(t *testing.T) {
+	s := New(Config{Nodes: 3, Layout: layout(2), Rand: rand.New(rand.NewPCG(1, 2))})
+	s.Announced(1, piece.Range{Lo: 0, Hi: 1})
+	if s.gives(1) {
+		t.Error("it is said to give it")
+	}
+}
+
+// What a peer owes, and does not send, is asked of another, also where it is asked of one peer at a time only, and though that other serves us only later. Blocks that nobody
+// asked for are no sign of life, and those that were cancelled are one for a while.
+func TestWhatIsOwedIsNotKept(t *testing.T) {
 	for _, sites := range [][]int{nil, {0, 1, 1}, {0, 0, 0, 1}} {
-		s := New(Config{Nodes: max(3, len(sites)), Layout: layout(10), Sites: sites, Rand: rand.New(rand.NewPCG(1, 2))})
-		s.Known(0)
-		ours := piece.NewSet(10)
-		ours.Add(0)
-		s.Importing(ours)
-		s.Asks(t0)
-		for rank := 1; rank <= 2; rank++ {
-			s.Up(rank)
-			s.Choked(rank, false)
-			s.Announced(rank, piece.Range{Lo: 0, Hi: 1})
-		}
-		ask, _ := s.Asks(t0)
-		if s.near(1) {
-			s.Spoiled(0)
-			ask, _ = s.Asks(t0)
-		}
-		if len(ask) == 0 {
-			t.Fatal("nobody is asked")
-		}
-		liar, other := ask[0].Peer, false
-		for d := time.Second; d < time.Minute && !other; d += time.Second {
-			s.Discarded(liar, 9, 0, at(d))
-			ask, _ := s.Asks(at(d))
-			other = slices.ContainsFunc(ask, func(a Ask) bool { return a.Peer != liar })
-		}
-		if !other {
-			t.Errorf("sites %v: what peer %d owes, and does not send, is asked of nobody else", sites, liar)
+		for _, does := range []string{"sends what nobody asked for", "is silent", "is silent, and then sends the same piece again and again"} {
+			s := New(Config{Nodes: max(3, len(sites)), Layout: piece.Layout{Size: 160 * unit.MiB, Piece: 16 * unit.MiB}, Sites: sites, Rand: rand.New(rand.NewPCG(1, 2))})
+			s.Known(0)
+			ours := piece.NewSet(10)
+			ours.Add(0)
+			s.Importing(ours)
+			s.Asks(t0)
+			for rank := 1; rank <= 2; rank++ {
+				s.Up(rank)
+				s.Announced(rank, piece.Range{Lo: 0, Hi: 1})
+			}
+			const liar, other = 1, 2
+			s.Choked(liar, false)
+			ask, _ := s.Asks(t0)
+			if s.near(liar) {
+				s.Spoiled(0)
+				ask, _ = s.Asks(t0)
+			}
+			if len(ask) == 0 {
+				t.Fatal("nobody is asked")
+			}
+			late := -1
+			for d := time.Second; d < 90*time.Second && late < 0; d += time.Second {
+				if does == "sends what nobody asked for" || does != "is silent" && d > 2*SnubAfter && d%(4*time.Second) == 0 {
+					s.Discarded(liar, 9, 0, at(d))
+				}
+				if d == 10*time.Second {
+					s.Choked(other, false)
+				}
+				ask, _ := s.Asks(at(d))
+				if slices.ContainsFunc(ask, func(a Ask) bool { return a.Peer == other }) {
+					late = int(d.Seconds())
+				}
+			}
+			if late < 0 {
+				t.Errorf("sites %v: what one owes that %s is asked of nobody else", sites, does)
+			}
 		}
 	}
 }

@@ -289,11 +289,14 @@ func (s *State) crossing(order []int32, now time.Time) (cancel []Ask) {
 	if x.rates == nil {
 		x.rates = make([]unit.Bandwidth, len(s.peers))
 	}
-	rates := x.rates // those of our site all alike
+	rates := x.rates // those of our site all alike, but for who snubs us
 	clear(rates)
 	for rank := range s.peers {
 		p := &s.peers[rank]
 		if s.near(rank) || !p.up {
+			if p.snubbed {
+				rates[rank] = -1
+			}
 			continue
 		}
 		rate := p.in.at(now)
@@ -334,6 +337,8 @@ func (s *State) withdraw() (cancel []Ask) {
 				}
 			}
 		}
+		w.imports = w.imports && (slices.ContainsFunc(w.asked, func(rank int32) bool { return rank >= 0 && !s.near(int(rank)) }) ||
+			slices.ContainsFunc(w.twice, func(t owing) bool { return !s.near(int(t.rank)) }))
 		if int(w.left) == len(w.asked) && !w.anyAsked() { // as if we had never asked
 			s.unwant(w)
 			s.refresh(i)

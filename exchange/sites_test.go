@@ -353,3 +353,24 @@ func TestWhoWasNotAskedDoesNotHoard(t *testing.T) {
 		}
 	}
 }
+
+// How long a piece takes to cross is no matter of what a mate sends of it that says afterwards that it has it.
+func TestMateDoesNotStretchImports(t *testing.T) {
+	s := alone(0)
+	s.Announced(2, piece.Range{Lo: 0, Hi: 1})
+	s.Asks(t0)
+	s.Block(2, 0, 0, at(time.Second))
+	if s.Asks(at(time.Second)); s.ImportTakes() != time.Second {
+		t.Fatal("nothing is imported")
+	}
+	s.Announced(1, piece.Range{Lo: 0, Hi: 1})
+	for d := 2 * time.Second; d < time.Minute; d += time.Second {
+		s.Asks(at(d))
+		if got := s.ImportTakes(); got > 2*time.Second {
+			t.Fatalf("after %v a piece is said to take %v", d, got)
+		}
+	}
+	if s.Got(0); s.ImportTook() != 0 {
+		t.Errorf("it took %v", s.ImportTook())
+	}
+}

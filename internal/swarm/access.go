@@ -14,9 +14,9 @@ import (
 // proveWithin is how long a neighbour has to show its proof of access.
 const proveWithin = 10 * time.Second
 
-// forsakenFor: whoever in our site clings to a piece is passed over after 8 times as long as one takes us (steal.Imports), so
-// who may not read waits longer than that.
-const forsakenFor = 12
+// forsakenFor: whoever in our site clings to a piece is passed over after 8 times as long as one takes us, and once more who imports in its place
+// and does not know it (steal.Imports), so who may not read waits for longer than both.
+const forsakenFor = 20
 
 // errUnproved is a neighbour that has shown no proof of access, or a wrong one.
 var errUnproved = errors.New("has not proved that it may read")

@@ -593,7 +593,7 @@ func TestThinLinksAreWaitedFor(t *testing.T) {
 			}
 			until := leaveAfter
 			if took == leaveAfter/4 {
-				until = 8*took + time.Minute
+				until = 16*took + time.Minute
 			}
 			for _, waits := range []bool{true, false} {
 				if n.now = n.moved.Add(until); !waits {
