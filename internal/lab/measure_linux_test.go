@@ -340,10 +340,15 @@ func TestTrafficIsCountedThroughChanges(t *testing.T) {
 		}
 	}
 
-	// A rate that ends takes what waits for it along.
+	// A rate that ends takes what waits for it along. Somebody listens, or else n1 would answer that nobody does.
 	if err := l.SetRate("n0", "sw", 100*unit.Kbit, 0); err != nil {
 		t.Fatal(err)
 	}
+	var in *net.UDPConn
+	if err := l.Do("n1", func() (err error) { in, err = net.ListenUDP("udp4", nil); return err }); err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
 	before := count(t, l)[way]
 	if err := l.Do("n0", func() error {
 		c, err := net.ListenUDP("udp4", nil)
@@ -352,7 +357,7 @@ func TestTrafficIsCountedThroughChanges(t *testing.T) {
 		}
 		defer c.Close()
 		for range 40 {
-			if _, err := c.WriteToUDP(make([]byte, 1472), &net.UDPAddr{IP: l.Addr("n1").AsSlice(), Port: 9}); err != nil {
+			if _, err := c.WriteToUDP(make([]byte, 1472), &net.UDPAddr{IP: l.Addr("n1").AsSlice(), Port: in.LocalAddr().(*net.UDPAddr).Port}); err != nil {
 				return err
 			}
 		}
