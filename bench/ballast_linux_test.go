@@ -13,7 +13,7 @@ import (
 func TestBallastGivesWay(t *testing.T) {
 	dir, err := os.MkdirTemp(Memory, "freshet-ballast-test-")
 	if err != nil {
-		t.Skip(err)
+		t.Skip("no file system in memory that we may write to: ", err)
 	}
 	defer os.RemoveAll(dir)
 	const size = 2 * ballastAhead

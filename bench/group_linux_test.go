@@ -14,7 +14,7 @@ import (
 func TestGroup(t *testing.T) {
 	g, err := NewGroup(fmt.Sprintf("freshet-bench-test-%d", os.Getpid()))
 	if err != nil {
-		t.Skip(err)
+		t.Skip("no control groups that we may make here: ", err)
 	}
 	script := `(i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done) & sleep 1000 & setsid sleep 1000 & exit 0`
 	cmd := exec.Command("sh", "-c", script)
@@ -48,7 +48,7 @@ func TestSweepGroups(t *testing.T) {
 	name := fmt.Sprintf("freshet-sweep%d", os.Getpid())
 	left, err := NewGroup(fmt.Sprintf("%s-%d-7-store", name, noProcess))
 	if err != nil {
-		t.Skip(err)
+		t.Skip("no control groups that we may make here: ", err)
 	}
 	defer left.dir.Close()
 	kept, err := NewGroup(fmt.Sprintf("%s-%d-7", name, os.Getpid()))

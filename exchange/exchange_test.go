@@ -409,13 +409,13 @@ func TestGraph(t *testing.T) {
 			t.Errorf("seed %d, %d nodes: %d have not %d partners", seed, nodes, odd, degree)
 		}
 		reached := map[int32]bool{0: true}
-		for todo := []int32{0}; len(todo) > 0; {
-			i := todo[0]
-			todo = todo[1:]
+		for queue := []int32{0}; len(queue) > 0; {
+			i := queue[0]
+			queue = queue[1:]
 			for _, k := range g[i] {
 				if !reached[k] {
 					reached[k] = true
-					todo = append(todo, k)
+					queue = append(queue, k)
 				}
 			}
 		}

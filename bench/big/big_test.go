@@ -16,7 +16,7 @@ import (
 // counted, the object leaves the store once, and nothing stays behind.
 func TestBroadcast(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("memory as Linux tells it")
+		t.Skip("needs Linux, which tells how much memory a process has")
 	}
 	dir := filepath.Join(t.TempDir(), "run")
 	c := bench.Cell{Params: bench.Params{"size": "4 MiB", "nodes": "2"}, Algorithm: "steal", Seed: 1}

@@ -82,7 +82,7 @@ const crashState = "FRESHET_TEST_CRASH_STATE"
 func TestCrashingHub(t *testing.T) {
 	state := os.Getenv(crashState)
 	if state == "" {
-		t.Skip("a part of TestDurable")
+		t.Skip("a part of TestDurable, which runs it")
 	}
 	h := startHub(t, Config{State: state}, "127.0.0.1:0")
 	joined(t, h, "n1", Registration{})

@@ -19,7 +19,7 @@ func TestDirectInMemory(t *testing.T) {
 	}
 	memory, err := os.MkdirTemp("/dev/shm", "freshet-direct-")
 	if err != nil {
-		t.Skip(err)
+		t.Skip("no file system in memory that we may write to: ", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(memory) })
 	var disk unix.Statfs_t

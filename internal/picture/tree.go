@@ -130,10 +130,10 @@ func (t *treeDrawing) add(p int) {
 
 // gather adds all hosts and switches at and below p to a row.
 func (t *treeDrawing) gather(p int, r *row) {
-	todo := []int{p}
-	for len(todo) > 0 {
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	inner := []int{p}
+	for len(inner) > 0 {
+		at := inner[len(inner)-1]
+		inner = inner[:len(inner)-1]
 		if at >= t.Hosts() {
 			r.switches++
 		}
@@ -145,7 +145,7 @@ func (t *treeDrawing) gather(p int, r *row) {
 				r.hosts = append(r.hosts, q)
 			default:
 				r.inside = append(r.inside, c)
-				todo = append(todo, q)
+				inner = append(inner, q)
 			}
 		}
 	}

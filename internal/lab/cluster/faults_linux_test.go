@@ -71,7 +71,7 @@ type stage struct {
 func set(t *testing.T, change func(*cluster.Config)) *stage {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("real processes and real deadlines")
+		t.Skip("real processes and real deadlines: go test without -short runs it")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), faultWithin)
 	t.Cleanup(cancel)
