@@ -8,6 +8,9 @@ type Flow int32
 // None is no flow.
 const None Flow = -1
 
+// rounding is by how much, as a share, the rates of a link's flows may seem more than it carries, since they are added up one by one.
+const rounding = 1e-9
+
 // Link is the number of a link: one direction, or both of a half-duplex one.
 type Link int32
 
@@ -25,8 +28,8 @@ type Link int32
 // goes over all flows.
 //
 // Tolerance trades exactness for time: a link is looked at again only when the rates of
-// its flows have changed by that share of its capacity since it was last, and a level that
-// would change by less stays.
+// its flows have changed by that share of its capacity since it was last, or are more than it carries, and a level that
+// would rise by less stays. So no link carries more than it can, and some carry a little less than flows would take.
 type Network struct {
 	Tolerance float64 // 0: exact, but for rounding
 
@@ -43,6 +46,7 @@ type Network struct {
 type link struct {
 	capacity float64
 	level    float64
+	load     float64 // of its flows together
 	change   float64 // by how much the rates of its flows have changed since it was looked at
 	queued   bool
 	weight   float64 // of the flows that are on it, together
@@ -171,7 +175,7 @@ func (n *Network) Stop(f Flow) {
 		if l.weight -= fl.weight; last == 0 {
 			l.weight = 0 // what rounding has left
 		}
-		n.changed(st.link, fl.rate)
+		n.changed(st.link, -fl.rate)
 	}
 	fl.rate = 0
 	n.unschedule(f)
@@ -244,7 +248,8 @@ func (n *Network) look(l Link) {
 func (n *Network) changed(l Link, d float64) {
 	k := &n.links[l]
 	k.change += math.Abs(d)
-	if k.change > max(n.Tolerance, 1e-12)*k.capacity {
+	k.load += d
+	if k.change > max(n.Tolerance, 1e-12)*k.capacity || d > 0 && k.load > (1+rounding)*k.capacity {
 		n.look(l)
 	}
 }
@@ -313,12 +318,13 @@ func (n *Network) level(l Link) {
 	old := k.level
 	k.level = math.Inf(1) // so that lowest is what holds a flow back elsewhere
 	level := n.fill(k)
-	if d := math.Abs(level - old); d <= max(n.Tolerance, 1e-12)*old && !math.IsInf(old, 1) {
+	if rise := level - old; rise >= -1e-12*old && rise <= max(n.Tolerance, 1e-12)*old && !math.IsInf(old, 1) {
 		level = old
 	}
-	k.level = level
+	k.level, k.load = level, 0 // counted anew: what one flow had for a moment may have swallowed the others
 	for _, s := range k.on {
 		f := n.steps[s].flow
+		k.load += n.flows[f].rate
 		if n.lowest(&n.flows[f]) != n.flows[f].rate {
 			n.rate(f)
 		}

@@ -252,7 +252,7 @@ func TestNobodyCanHaveMore(t *testing.T) {
 	}
 }
 
-// With a tolerance the rates are near the exact ones, and no link carries much more than it can.
+// With a tolerance the rates are near the exact ones, and no link carries more than it can.
 func TestTolerance(t *testing.T) {
 	const nodes, peers, tolerance = 200, 8, 0.02
 	exact, rough := New[int](), New[int]()
@@ -296,6 +296,13 @@ func TestTolerance(t *testing.T) {
 	}
 	if off > 2*tolerance*sumExact {
 		t.Errorf("the rates are off by %g of %g", off, sumExact)
+	}
+	load := make([]float64, 2*nodes)
+	for _, s := range rough.steps {
+		load[s.link] += rough.Rate(s.flow)
+	}
+	if most := slices.Max(load); most > 100*(1+1e-6) {
+		t.Errorf("a link carries %g, which can carry 100", most)
 	}
 	if rough.looks*2 > exact.looks {
 		t.Errorf("%d looks at links, exactly %d: the tolerance saves nothing", rough.looks, exact.looks)
