@@ -392,7 +392,7 @@ func TestChoking(t *testing.T) {
 func TestGraph(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		nodes, degree := 10+rng.IntN(300), 3+rng.IntN(7)
+		nodes, degree := 10+rng.IntN(300), 2+rng.IntN(8)
 		g := Graph(nodes, degree, rand.New(rand.NewPCG(seed, 2)))
 		odd := 0
 		for i, with := range g {

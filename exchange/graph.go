@@ -13,7 +13,7 @@ import (
 // so the one with the fewest ends last.
 //
 // It begins as a ring in which each node knows the next ones, and has pairs of
-// edges swapped at random, which changes nobody's degree. O(nodes × degree²).
+// edges swapped at random, which changes nobody's degree. With two neighbours each it stays a ring: swaps would make several of it. O(nodes × degree²).
 func Graph(nodes, degree int, rng *rand.Rand) [][]int32 {
 	with := make([][]int32, nodes)
 	degree = min(degree, nodes-1)
@@ -39,7 +39,11 @@ func Graph(nodes, degree int, rng *rand.Rand) [][]int32 {
 		}
 	}
 	swap := func(a, old, new int32) { with[a][slices.Index(with[a], old)] = new }
-	for range 4 * len(edges) {
+	swaps := 4 * len(edges)
+	if degree == 2 {
+		swaps = 0
+	}
+	for range swaps {
 		x, y := &edges[rng.IntN(len(edges))], &edges[rng.IntN(len(edges))]
 		a, b, c, d := x[0], x[1], y[0], y[1]
 		if rng.IntN(2) == 0 {
