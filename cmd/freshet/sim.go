@@ -85,11 +85,15 @@ func printSim(w io.Writer, s *scenario.Scenario, r scenario.Result) error {
 		fmt.Fprintf(w, "have it     %d of %d nodes\n", r.Finished, len(r.Nodes))
 		fmt.Fprintf(w, "without it  %s\n", without(r.Nodes))
 	}
-	fmt.Fprintf(w, "makespan    %.2f s", r.Makespan)
-	if r.Bound != nil {
-		fmt.Fprintf(w, ", %.3f × the bound of %.2f s, which is set by: %s", *r.Ratio, *r.Bound, cmp.Or(boundWords[r.By], r.By))
+	if r.Finished == 0 {
+		fmt.Fprintln(w, "makespan    none: nobody has the object")
+	} else {
+		fmt.Fprintf(w, "makespan    %.2f s", r.Makespan)
+		if r.Bound != nil {
+			fmt.Fprintf(w, ", %.3f × the bound of %.2f s, which is set by: %s", *r.Ratio, *r.Bound, cmp.Or(boundWords[r.By], r.By))
+		}
+		fmt.Fprintf(w, "\nnodes       fastest %.2f s, mean %.2f s, slowest %.2f s\n", r.Fastest, r.Mean, r.Slowest)
 	}
-	fmt.Fprintf(w, "\nnodes       fastest %.2f s, mean %.2f s, slowest %.2f s\n", r.Fastest, r.Mean, r.Slowest)
 	times := func(b unit.Bytes) float64 { return float64(b) / float64(s.Layout.Size) }
 	fmt.Fprintf(w, "from store  %v (%.2f × the object)\n", r.Store, times(r.Store))
 	fmt.Fprintf(w, "from peers  %v (%.2f × the object)\n", r.Peers, times(r.Peers))

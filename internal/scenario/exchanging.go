@@ -121,6 +121,17 @@ func (w *world) slots(i int) {
 	}
 }
 
+// quiet is for how long nothing has arrived anywhere before nodes stop looking who is ahead, until they give again: a scenario may wait for days for somebody to join.
+const quiet = 60
+
+// yieldLater has a node look at its next tick who is ahead.
+func (w *world) yieldLater(i int) {
+	if n := &w.nodes[i]; w.policy.Adapts && !n.yields {
+		n.yields = true
+		w.after(tickEvery, event{kind: evYield, node: int32(i)})
+	}
+}
+
 // yield looks who is ahead and can wait for a moment. On a real link a block to it rests for as long as the last one took, exchange.MostRest at most
 // (yield.go), so that of a link that is full it gets so much less, and others the rest; here its flow weighs so much less. How fast it
 // is counts as of the moment at which it is ahead, and it is looked at again when it is no more.
@@ -225,6 +236,7 @@ func (w *world) goOn(c *conn) {
 		bytes += w.blockSize(r.Piece, b)
 	}
 	w.sim.Start(c.flow, max(0, float64(bytes)-c.carry))
+	w.yieldLater(int(c.from))
 }
 
 func (w *world) blockSize(p, b int) unit.Bytes {

@@ -25,6 +25,8 @@
 package scenario
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -361,6 +363,7 @@ func (s *Scenario) events(v form.Value) {
 		host[h.Name] = i
 	}
 	joins := map[int]bool{}
+	var given []form.Object
 	for _, e := range v.List() {
 		o := e.Object("at", "node", "do", "rate")
 		ev := Event{At: o.Need("at").Duration()}
@@ -382,7 +385,19 @@ func (s *Scenario) events(v form.Value) {
 		}
 		joins[i] = joins[i] || ev.Do == Join
 		ev.Host = i
-		s.Events = append(s.Events, ev)
+		s.Events, given = append(s.Events, ev), append(given, o)
+	}
+	join := map[int]int{} // by host: which event that is
+	for k, ev := range s.Events {
+		if ev.Do == Join {
+			join[ev.Host] = k
+		}
+	}
+	for k, ev := range s.Events {
+		j, late := join[ev.Host]
+		if late && ev.Do != Slow && cmp.Or(cmp.Compare(ev.At, s.Events[j].At), cmp.Compare(k, j)) < 0 {
+			given[k].Fail("%s is not there before it joins at %v, and nobody comes back who was", s.Network.Hosts[ev.Host].Name, s.Events[j].At)
+		}
 	}
 	late, atStore := 0, 0
 	for i, h := range s.Network.Hosts {
@@ -418,6 +433,23 @@ type Result struct {
 	Entered []Entered `json:"-"` // by site, if there are several
 }
 
+// MarshalJSON writes null for the times that there are not if nobody has the object.
+func (r Result) MarshalJSON() ([]byte, error) {
+	type plain Result
+	if r.Finished > 0 {
+		return json.Marshal(plain(r))
+	}
+	return json.Marshal(struct {
+		Makespan *float64 `json:"makespan_s"`
+		Bound    *float64 `json:"bound_s"`
+		Ratio    *float64 `json:"ratio"`
+		Fastest  *float64 `json:"fastest_s"`
+		Slowest  *float64 `json:"slowest_s"`
+		Mean     *float64 `json:"mean_s"`
+		plain
+	}{plain: plain(r)})
+}
+
 // Entered is what came into a site: from other sites, and from the store unless that is in it.
 type Entered struct {
 	Site  string
@@ -434,8 +466,7 @@ type NodeResult struct {
 
 func (w *world) result() Result {
 	r := Result{}
-	rates := steal.Rates{Total: w.Store.Total}
-	reach, sum := 0.0, 0.0
+	sum := 0.0
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if n.absent {
@@ -454,12 +485,6 @@ func (w *world) result() Result {
 			sum += done
 			r.Finished++
 			r.Opened = max(r.Opened, n.opened)
-			rates.Down = append(rates.Down, n.down)
-			rates.Up = append(rates.Up, n.up)
-			rates.Store = append(rates.Store, w.Store.PerClient[n.host])
-			if n.down > 0 {
-				reach = max(reach, n.joined+float64(w.Layout.Size)/float64(n.down))
-			}
 		}
 		r.Nodes = append(r.Nodes, nr)
 	}
@@ -472,16 +497,56 @@ func (w *world) result() Result {
 			r.Entered = append(r.Entered, Entered{w.places.names[k], unit.Bytes(bytes)})
 		}
 	}
-	rates.Sites, rates.Source = w.inbound(w.Network.Links, func(node int) bool { return w.nodes[node].done >= 0 })
-	bound, by := steal.Bound(w.Layout.Size, r.Finished, rates)
-	if reach > bound {
-		bound, by = reach, "a node that joined late"
-	}
-	if bound > 0 && r.Finished > 0 {
+	if bound, by := w.bound(r); bound > 0 && r.Finished > 0 {
 		ratio := r.Makespan / bound
 		r.Bound, r.Ratio, r.By = &bound, &ratio, by
 	}
 	return r
+}
+
+// bound is the fluid lower bound of what those nodes took that have the object, and what sets it.
+func (w *world) bound(r Result) (bound float64, by string) {
+	has := func(node int) bool { return w.nodes[node].done >= 0 }
+	rates, down := w.most(r.Makespan, has)
+	bound, by = steal.Bound(w.Layout.Size, r.Finished, rates)
+	for i := range w.nodes {
+		if has(i) && down[i] > 0 {
+			if reach := w.nodes[i].joined + float64(w.Layout.Size)/float64(down[i]); reach > bound {
+				bound, by = reach, "a node that joined late"
+			}
+		}
+	}
+	return bound, by
+}
+
+// most are the capacities that a broadcast has at most until then, in seconds, to bring the object to the nodes that get it: each link has the highest rate
+// that it has until then, and who dies has read and given before. down is what can come to each node.
+func (w *world) most(until float64, gets func(node int) bool) (r steal.Rates, down []unit.Bandwidth) {
+	links, away := slices.Clone(w.Network.Links), make([]bool, len(w.nodes))
+	for _, ev := range w.Events {
+		switch later := ev.At.Seconds() > until; {
+		case ev.Do == Join:
+			away[w.hostOf[ev.Host]] = later
+		case ev.Do == Slow && !later:
+			for _, c := range w.router.Out(ev.Host) {
+				l := &links[c.Link()]
+				l.Rate, l.Back = max(l.Rate, ev.Rate), max(l.Back, ev.Rate)
+			}
+		}
+	}
+	r.Total = w.Store.Total
+	up, down := w.capacities(links)
+	for i := range w.nodes {
+		if gets(i) {
+			r.Down = append(r.Down, down[i])
+		}
+		if !away[i] {
+			r.Up = append(r.Up, up[i])
+			r.Store = append(r.Store, w.Store.PerClient[w.nodes[i].host])
+		}
+	}
+	r.Sites, r.Source = w.inbound(links, gets)
+	return r, down
 }
 
 // inbound is what can come into each site where a node counts, such as those that have got the object: over the links that enter it, and what its

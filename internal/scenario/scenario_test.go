@@ -524,6 +524,52 @@ func TestWayThatOpens(t *testing.T) {
 	}
 }
 
+// A scenario may wait for weeks for somebody to join, which takes no longer than what happens.
+func TestWaitsForWeeksAreShort(t *testing.T) {
+	r := run(t, parse(t, `
+network: {generate: star, hosts: 50, rate: 1Gbit}
+broadcast: {size: 64MiB, piece: 1MiB, store: {per_client: 100Mbit}}
+events: [{at: 696h, node: h7, do: join}]`))
+	if r.Finished != 50 || r.Makespan < 696*3600 || r.Makespan > 696*3600+60 {
+		t.Errorf("%d nodes have it after %v s", r.Finished, r.Makespan)
+	}
+}
+
+// What bounds a broadcast is what there was: who died has given before, and a link has been as wide as it ever was. run holds every ratio against 1.
+func TestBoundCountsWhatThereWas(t *testing.T) {
+	for name, c := range map[string]struct {
+		text     string
+		from, to float64 // seconds
+	}{
+		"the one that reads fast dies": {`
+network: {generate: star, hosts: 2, rate: 1Gbit}
+broadcast: {size: 100MB, store: {per_client: [80Mbit, 8Mbit]}}
+events: [{at: 8s, node: h1, do: die}]`, 9, 11}, // 11 MB/s from the store
+		"a link gets wider": {`
+network: {generate: star, hosts: 1, rate: 8Mbit}
+broadcast: {size: 100MB, algorithm: flat}
+events: [{at: 1s, node: h1, do: slow, rate: 1Gbit}]`, 0.7, 0.9},
+		"it was wider at first": {`
+network: {generate: star, hosts: 1, rate: 1Gbit}
+broadcast: {size: 100MB, algorithm: flat}
+events: [{at: 10ms, node: h1, do: slow, rate: 8Mbit}]`, 0.7, 0.9},
+		"of many hosts, two join when rates were dealt out": {`
+network: {generate: star, hosts: 101, rate: 1kbit, rate_back: 1Gbit}
+broadcast: {size: 100MB, algorithm: flat, store: {total: 1Gbit}}
+events: [{at: 1ms, node: h100, do: join}, {at: 1ms, node: h101, do: join}]`, 80, 81},
+		"it gets wider when all is over": {`
+network: {generate: star, hosts: 1, rate: 8Mbit}
+broadcast: {size: 100MB, algorithm: flat}
+events: [{at: 200s, node: h1, do: slow, rate: 1Gbit}]`, 99, 101},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := run(t, parse(t, c.text)); *r.Bound < c.from || *r.Bound > c.to {
+				t.Errorf("the bound is %v s, by %s; want %v to %v; it took %v", *r.Bound, r.By, c.from, c.to, r.Makespan)
+			}
+		})
+	}
+}
+
 // Where nothing moves for days, but something is on its way or is to happen, it is waited for.
 func TestLongWaitsEnd(t *testing.T) {
 	for _, c := range []struct {
@@ -616,6 +662,8 @@ func TestBadFilesAreRefused(t *testing.T) {
 		{"do: die", "do: die, rate: 1Mbit", `line 4: events[0].rate: only slow has a rate`},
 		{", rate: 10Mbit", "", `line 4: events[1]: rate is missing`},
 		{"at: 3s", "at: 3", `line 4: events[0].at: "3": want a time`},
+		{"events: [", "events: [{at: 4s, node: h7, do: join}, ", `line 4: events[1]: h7 is not there before it joins at 4s, and nobody comes back who was`},
+		{"events: [", "events: [{at: 4s, node: h6, do: stop}, {at: 4s, node: h6, do: join}, ", `line 4: events[0]: h6 is not there before it joins at 4s`},
 		{"seed: 1", "seed: -1", `line 1: seed: "-1": want a whole number`},
 		{"seed: 1", "speed: 1", `line 1: unknown key "speed"; there are seed, network, broadcast, events`},
 	} {

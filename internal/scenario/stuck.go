@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/freshet/freshet/steal"
@@ -41,40 +42,25 @@ func (w *world) still() bool {
 // hopeless says why the broadcast cannot end within a month, if that can be seen before it begins: a node that neither dies nor stops can never have
 // the object, or the bound for all of those says so. Links have the highest rates that they will ever have.
 func (w *world) hopeless() error {
-	links, stays := slices.Clone(w.Network.Links), make([]bool, len(w.nodes))
+	stays, count := make([]bool, len(w.nodes)), len(w.nodes)
 	for i := range stays {
 		stays[i] = true
 	}
 	for _, ev := range w.Events {
-		switch ev.Do {
-		case Die, Stop:
-			stays[w.hostOf[ev.Host]] = false
-		case Slow:
-			for _, c := range w.router.Out(ev.Host) {
-				l := &links[c.Link()]
-				l.Rate, l.Back = max(l.Rate, ev.Rate), max(l.Back, ev.Rate)
-			}
+		if i := w.hostOf[ev.Host]; (ev.Do == Die || ev.Do == Stop) && stays[i] {
+			stays[i] = false
+			count--
 		}
 	}
-	rates, count := steal.Rates{Total: w.Store.Total}, 0
-	up, down := w.capacities(links)
-	rates.Up = up
+	rates, down := w.most(math.Inf(1), func(node int) bool { return stays[node] })
 	for i := range w.nodes {
-		host := w.nodes[i].host
-		rates.Store = append(rates.Store, w.Store.PerClient[host])
-		if !stays[i] {
-			continue
-		}
-		if down[i] == 0 && len(w.router.Out(host)) > 0 {
+		if host := w.nodes[i].host; stays[i] && down[i] == 0 && len(w.router.Out(host)) > 0 {
 			return fmt.Errorf("%s can never have the object: towards it the rate of its links is 0", w.Network.Hosts[host].Name)
 		}
-		rates.Down = append(rates.Down, down[i])
-		count++
 	}
 	if count == 0 {
 		return nil
 	}
-	rates.Sites, rates.Source = w.inbound(links, func(node int) bool { return stays[node] })
 	for _, s := range rates.Sites {
 		if s.Rate == 0 {
 			return fmt.Errorf("nobody in site %s can ever have the object: the rate of what enters it is 0", s.Site)

@@ -107,13 +107,13 @@ type node struct {
 	dead      bool // for all others
 	killed    bool
 	stops     int32 // how often it was stopped
+	yields    bool  // it looks who is ahead
 	joined    float64
 	opened    float64 // when it passed the barrier
 	isOpen    bool
 	done      float64 // -1: not yet
 	fromStore float64
 	fromPeers float64
-	down, up  unit.Bandwidth // of its links together
 }
 
 // peer is a neighbour as a node sees it.
@@ -236,10 +236,6 @@ func (w *world) build() error {
 		}
 		w.hostOf[h] = int32(len(w.nodes))
 		w.nodes = append(w.nodes, node{host: h, done: -1, told: -1})
-	}
-	up, down := w.capacities(w.Network.Links)
-	for i := range w.nodes {
-		w.nodes[i].up, w.nodes[i].down = up[i], down[i]
 	}
 	if len(w.nodes) == 0 {
 		return fmt.Errorf("there is no node but the store")
@@ -449,9 +445,7 @@ func (w *world) begin(i int) {
 	if w.hops == 0 && len(n.peers) > exchange.DefaultSlots || w.hops > 0 && w.places != nil { // else all peers are partners
 		w.after(turnEvery, event{kind: evTick, node: int32(i)})
 	}
-	if w.policy.Adapts {
-		w.after(tickEvery, event{kind: evYield, node: int32(i)})
-	}
+	w.yieldLater(i)
 	if w.policy.Adapts && !n.late {
 		w.feel(i)
 	}
@@ -550,7 +544,9 @@ func (w *world) handle(e event) {
 		w.after(turnEvery, e)
 	case evYield:
 		w.yield(i)
-		w.after(tickEvery, e)
+		if n.yields = false; w.sim.Now()-w.moved < quiet {
+			w.yieldLater(i)
+		}
 	case evFeel:
 		w.feel(i)
 	case evGiveUp:
