@@ -130,6 +130,14 @@ type pastJob struct {
 	Peak  account.Peak `json:"peak"`
 }
 
+// past is what is remembered of a job. What one reads that is here already says nothing of the link.
+func past(job control.Job, peak account.Peak) pastJob {
+	if local(job.Spec) {
+		peak.In = 0
+	}
+	return pastJob{job.ID, storeOf(job.Spec.Source), peak}
+}
+
 // keepPast is how many jobs are remembered: a network that has become slower
 // is not held against what it was for long.
 const keepPast = 20
@@ -186,6 +194,9 @@ func storeOf(source string) string {
 func (w *worker) carries(job control.Job) account.Capacities {
 	store := storeOf(job.Spec.Source)
 	c, past, probed := w.network, w.history.most(store), w.probes.carries(store)
+	if local(job.Spec) { // what is read comes from a disk, or from wherever the file system has it
+		c.In, past.In, probed.In = account.Capacity{}, 0, account.Capacity{}
+	}
 	most := func(k, probed account.Capacity, seen unit.Bandwidth) account.Capacity {
 		switch {
 		case k.Known():

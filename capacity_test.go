@@ -113,6 +113,27 @@ func TestCapacitiesSeenInOtherJobs(t *testing.T) {
 	}
 }
 
+// What is read from a file that is here already comes over no link: the link's rate bounds nothing, and what was read says nothing of it.
+func TestCapacitiesOfWhatIsHere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rates.json")
+	link := account.Capacity{Rate: 100, From: account.Declared}
+	w := &worker{history: openHistory(path), probes: openProbes(path + "-"), network: account.Capacities{In: link, Out: link}}
+	here := control.Job{ID: "a", Spec: control.Spec{Source: "file:///srv/object"}}
+	if got := w.carries(here); got != (account.Capacities{Out: link}) {
+		t.Errorf("of a file: got %+v", got)
+	}
+	if err := w.history.add(past(here, account.Peak{In: 5000, Out: 50, Store: 5000})); err != nil {
+		t.Fatal(err)
+	}
+	w.network = account.Capacities{}
+	if got, want := w.carries(control.Job{Spec: control.Spec{Source: "s3://b/k"}}), (account.Capacities{Out: account.Capacity{Rate: 50, From: account.Seen}}); got != want {
+		t.Errorf("of a store, after a file: got %+v, want %+v", got, want)
+	}
+	if got := w.carries(here); got.In.Known() || got.Store.Rate != 5000 {
+		t.Errorf("of another file: got %+v", got)
+	}
+}
+
 // A probe is reckoned with where nothing is declared and no network card tells its speed, and
 // where no other job has seen more; what it measured of one store says nothing of another.
 func TestCapacitiesThatWereProbed(t *testing.T) {

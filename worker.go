@@ -322,7 +322,7 @@ func (w *worker) Run(ctx context.Context, job control.Job, lost <-chan []string,
 	}
 	s := p.snapshot()
 	w.tally.end(s.State)
-	if err := w.history.add(pastJob{job.ID, storeOf(job.Spec.Source), p.course.line.Peak()}); err != nil {
+	if err := w.history.add(past(job, p.course.line.Peak())); err != nil {
 		w.log.Warn("cannot write the rates that were seen", "err", err)
 	}
 	return s, p.course.end()

@@ -77,10 +77,10 @@ type Capacities struct {
 
 // Job is what there is to know of a broadcast that has ended.
 type Job struct {
-	Size  unit.Bytes
-	Done  bool     // every node has the object
-	Store Capacity // what the store gives to all nodes together
-	Sites []Site   // where its nodes are, if that is more than one place
+	Size  unit.Bytes // of the object
+	Done  bool       // every node has the object
+	Store Capacity   // what the store gives to all nodes together
+	Sites []Site     // where its nodes are, if that is more than one place
 	Nodes []Node
 }
 
@@ -94,10 +94,11 @@ type Site struct {
 // Node is one node's part.
 type Node struct {
 	Name     string
-	Site     string  // empty: of none
-	Held     bool    // it had the object before, and only gave
-	NoAccess bool    // it may not read the store
-	DoneS    float64 // seconds until it had the object; zero: it did not get it
+	Site     string     // empty: of none
+	Held     bool       // it had the object before, and only gave
+	Kept     unit.Bytes // of it that it had before, where it had some
+	NoAccess bool       // it may not read the store
+	DoneS    float64    // seconds until it had the object; zero: it did not get it
 	Store    unit.Bytes
 	Peers    unit.Bytes
 	Crossed  unit.Bytes // of these from nodes that are not of its site
@@ -188,6 +189,26 @@ func (j *Job) needers() (out []*Node) {
 	return out
 }
 
+// least is the least that a needer got: what no method could do without.
+func (j *Job) least() unit.Bytes {
+	kept := unit.Bytes(0)
+	for _, n := range j.needers() {
+		kept = max(kept, n.Kept)
+	}
+	return j.Size - kept
+}
+
+// fresh is how much of the object, at least, none of the needers that are meant had before: that much had to come from elsewhere to them.
+func (j *Job) fresh(meant func(n *Node) bool) unit.Bytes {
+	left := j.Size
+	for _, n := range j.needers() {
+		if meant(n) {
+			left -= n.Kept
+		}
+	}
+	return max(left, 0)
+}
+
 // entries are what came into each site.
 func (j *Job) entries() (out []Entry) {
 	for _, s := range j.Sites {
@@ -199,8 +220,8 @@ func (j *Job) entries() (out []Entry) {
 				e.Others += n.Crossed
 			}
 		}
-		if j.Size > 0 {
-			e.Copies = float64(e.Store+e.Others) / float64(j.Size)
+		if least := j.least(); least > 0 {
+			e.Copies = float64(e.Store+e.Others) / float64(least)
 		}
 		out = append(out, e)
 	}
@@ -208,10 +229,11 @@ func (j *Job) entries() (out []Entry) {
 }
 
 // parts are those of the bound. Where nodes held the object before, they give
-// beside the store, so their uplinks stand beside its capacity.
+// beside the store, so their uplinks stand beside its capacity. Where some had this of several files and some that, less has to come from the store, or into a
+// site, than to a node.
 func (j *Job) parts(seconds float64, entries []Entry) []Part {
-	needers := j.needers()
-	if len(needers) == 0 || j.Size <= 0 {
+	needers, least := j.needers(), j.least()
+	if len(needers) == 0 || least <= 0 {
 		return nil
 	}
 	var down, store, up Part
@@ -267,8 +289,19 @@ func (j *Job) parts(seconds float64, entries []Entry) []Part {
 		}
 	}
 	var out []Part
-	for i, p := range steal.Parts(j.Size, len(needers), rates) {
+	for i, p := range steal.Parts(least, len(needers), rates) {
 		part := Part{By: p.By, Seconds: p.Seconds, Rate: p.Rate}
+		fresh := least // what has to come over it
+		if p.By == "store" {
+			fresh = j.fresh(func(*Node) bool { return true })
+		} else if i >= 3 {
+			site := j.Sites[fed[i-3]].Name
+			fresh = j.fresh(func(n *Node) bool { return n.Site == site })
+		}
+		if fresh == 0 { // it may be as narrow as it likes
+			continue
+		}
+		part.Seconds *= float64(fresh) / float64(least)
 		var moved unit.Bytes
 		over := seconds
 		switch p.By {
@@ -384,7 +417,7 @@ func (j *Job) cpuPerGB() float64 {
 	for _, n := range j.Nodes {
 		if n.Course.CPUS > 0 && !n.Held && n.DoneS > 0 {
 			cpu += n.Course.CPUS
-			bytes += float64(j.Size)
+			bytes += float64(j.Size - n.Kept)
 		}
 	}
 	if bytes == 0 {

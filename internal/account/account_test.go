@@ -82,6 +82,26 @@ func TestBounds(t *testing.T) {
 				j.Nodes[i].Held = true
 			}
 		}, 0, "", "", nil, ""},
+		{"a third is there", func(j *Job) { j.Nodes[0].Kept = 100e6 }, 200.0 / 14, "store", "", []Source{Declared}, "||"},
+		{"each has another third", func(j *Job) {
+			for i := range j.Nodes {
+				j.Nodes[i].Kept = 100e6
+			}
+		}, 2, "downlink", "", []Source{Declared}, "|"},
+		{"a site has two thirds", func(j *Job) {
+			j.Sites = []Site{{Name: "east", Inbound: declared(5e6)}, {Name: "west"}}
+			for i, site := range []string{"east", "east", "west"} {
+				j.Nodes[i].Site = site
+			}
+			j.Nodes[0].Kept, j.Nodes[1].Kept = 100e6, 100e6
+		}, 20, "site", "east", []Source{Declared}, "||||"},
+		{"a site has all", func(j *Job) {
+			j.Sites = []Site{{Name: "east", Inbound: declared(1e3)}, {Name: "west"}}
+			for i, site := range []string{"east", "east", "west"} {
+				j.Nodes[i].Site = site
+			}
+			j.Nodes[0].Kept, j.Nodes[1].Kept = 150e6, 150e6
+		}, 150e6 / 100e6, "downlink", "", []Source{Declared}, "||"},
 		{"an empty object", func(j *Job) { j.Size = 0 }, 0, "", "", nil, ""},
 	} {
 		a := Of(three(c.change))

@@ -68,7 +68,7 @@ type Job struct {
 // Account gives an account of a job: what it took beside the least that it could
 // have taken, and what held it up. courses are Client.Courses.
 func (j Job) Account(courses map[string]account.Course) account.Account {
-	facts := account.Job{Size: j.moved(), Done: j.State == Done, Store: account.Capacity{Rate: j.Spec.Declared["store"], From: account.Declared}}
+	facts := account.Job{Size: j.Object.Size, Done: j.State == Done, Store: account.Capacity{Rate: j.Spec.Declared["store"], From: account.Declared}}
 	site := map[string]string{} // by node
 	for _, m := range j.Members {
 		site[m.Name] = m.Site
@@ -76,7 +76,7 @@ func (j Job) Account(courses map[string]account.Course) account.Account {
 	facts.Sites = j.sites()
 	for _, n := range j.Nodes {
 		k := account.Node{
-			Name: n.Name, Site: site[n.Name], Held: n.State == Present, NoAccess: n.NoAccess, Course: courses[n.Name],
+			Name: n.Name, Site: site[n.Name], Held: n.State == Present, Kept: n.Kept, NoAccess: n.NoAccess, Course: courses[n.Name],
 			Store: n.StoreBytes, Peers: n.PeerBytes, Crossed: n.CrossedBytes, Sent: n.SentBytes,
 		}
 		if n.State == Done {
@@ -85,17 +85,6 @@ func (j Job) Account(courses map[string]account.Course) account.Account {
 		facts.Nodes = append(facts.Nodes, k)
 	}
 	return account.Of(facts)
-}
-
-// moved is the least that a node got which had not all before: what no method could do without.
-func (j Job) moved() unit.Bytes {
-	kept := unit.Bytes(0)
-	for _, n := range j.Nodes {
-		if n.State != Present {
-			kept = max(kept, n.Kept)
-		}
-	}
-	return j.Object.Size - kept
 }
 
 // sites are those of the members, by name, if there are several and so a link
