@@ -275,6 +275,9 @@ func (r run) meanS() float64 {
 func record(ctx context.Context, c *freshet.Client, job freshet.Job, courses map[string]freshet.Course, w io.Writer) (got int, missing, err error) {
 	e := json.NewEncoder(w)
 	a := job.Account(courses)
+	if err := introduce(e, job, a); err != nil {
+		return 0, nil, err
+	}
 	room := mostRecorded
 	for _, n := range job.Nodes {
 		why := freshet.ErrNoRecording
@@ -322,15 +325,28 @@ func record(ctx context.Context, c *freshet.Client, job freshet.Job, courses map
 			}
 		}
 	}
+	return got, missing, nil
+}
+
+// introduce writes what the control plane says of the job as a whole. It stands before what nodes say, since what is said first counts.
+func introduce(e *json.Encoder, job freshet.Job, a freshet.Account) error {
+	for _, n := range job.Nodes {
+		if events := retold(job, n); len(events) > 0 { // what was brought, and to whom: the same for all
+			if err := e.Encode(events[0]); err != nil {
+				return err
+			}
+			break
+		}
+	}
 	k := report.Event{Account: &a}
 	k.Kind, k.Job = "account", job.ID
 	if err := e.Encode(k); err != nil {
-		return got, missing, err
+		return err
 	}
 	if p := a.Binding(); p != nil {
-		err = e.Encode(swarm.Event{Kind: "bound", Job: job.ID, BoundS: a.Bound, By: p.By})
+		return e.Encode(swarm.Event{Kind: "bound", Job: job.ID, BoundS: a.Bound, By: p.By})
 	}
-	return got, missing, err
+	return nil
 }
 
 // retold are the events of a node's part that its status tells.
@@ -410,11 +426,16 @@ func (o *own) Write(b []byte) (int, error) {
 func (o *own) end() error {
 	line, long := o.line, o.long
 	o.line, o.long = o.line[:0], false
-	var e struct{ Job, Node string }
+	var e struct{ Kind, Job, Node string }
 	switch {
 	case len(line) == 0 && !long:
 		return nil
 	case long || json.Unmarshal(line, &e) != nil || e.Job != o.job || e.Node != o.node:
+		o.others++
+		return nil
+	}
+	switch e.Kind {
+	case "account", "bound", "course": // the control plane's words
 		o.others++
 		return nil
 	}

@@ -30,6 +30,7 @@ func TestRecordingsAreOfTheirNodeAlone(t *testing.T) {
 	mine := []string{`{"kind":"done","t":1,"job":"j","node":"a"}`, `{"kind":"piece","job":"j","node":"a","cause":"a \"b\""}`, `{"Node":"a","JOB":"j"}`}
 	others := []string{
 		`{"kind":"done","job":"j","node":"b"}`, `{"kind":"done","job":"k","node":"a"}`, `{"kind":"account","job":"j"}`, `{"kind":"bound","job":"j","bound_s":1}`,
+		`{"kind":"account","job":"j","node":"a"}`, `{"kind":"bound","job":"j","node":"a","bound_s":1}`, `{"kind":"done","job":"j","node":"a","KIND":"course"}`,
 		`{"job":"j","node":"a","job":"k"}`, `hello`, `[]`, `{"job":"j","node":7}`, `{"job":"j","node":"a"`,
 		`{"job":"j","node":"a","cause":"` + strings.Repeat("x", report.MaxLine) + `"}`, mine[0] + strings.Repeat(" ", report.MaxLine),
 	}
