@@ -105,7 +105,7 @@ func (o outcome) complain() error {
 	if len(down) > 0 {
 		fmt.Fprintf(o.err, "freshet: a node that does not come back: \"freshet nodes remove %s\" forgets it; --nodes leaves it out\n", down[0])
 	}
-	fmt.Fprintf(o.err, "freshet: job %s failed; %s. Once the cause is mended the same command goes on: nodes that have the object are skipped\n", j.ID, had(j))
+	fmt.Fprintf(o.err, "freshet: job %s failed; %s. Once the cause is mended give the same command again: nodes that have the object are skipped\n", j.ID, had(j))
 	return errShown
 }
 

@@ -41,6 +41,11 @@ func TestUnitsStartWhatThereIs(t *testing.T) {
 		if len(args) < 2 || args[0] != "/usr/bin/freshet" {
 			t.Fatalf("%s: ExecStart=%s", path, s["ExecStart"])
 		}
+		if last := len(args) - 1; args[last] == "$FRESHET_OPTIONS" { // without braces: as many arguments as there are words, none if it is not set
+			args = args[:last]
+		} else {
+			t.Errorf("%s: there is no place for other options: ExecStart=%s", path, s["ExecStart"])
+		}
 		cmd, rest, err := newRoot().Find(args[1:])
 		if err != nil || !cmd.Runnable() || cmd.Name() != args[1] {
 			t.Fatalf("%s: %q is no command: %v", path, args[1], err)
