@@ -274,6 +274,69 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// ring is a ring of switches with one host each.
+func ring(switches int) *Network {
+	n := &Network{}
+	for i := range switches {
+		h, s := fmt.Sprintf("h%d", i), fmt.Sprintf("s%d", i)
+		n.Hosts, n.Switches = append(n.Hosts, Host{Name: h}), append(n.Switches, Switch{Name: s})
+		n.Links = append(n.Links, Link{A: h, B: s, Rate: 1, Back: 1}, Link{A: s, B: fmt.Sprintf("s%d", (i+1)%switches), Rate: 1, Back: 1})
+	}
+	return n
+}
+
+// However many places routes lead to, tables take no more memory than they may, and routes are the same with few of them.
+func TestOldTablesAreForgotten(t *testing.T) {
+	const switches, most = 1000, 5
+	r := NewRouter(ring(switches))
+	r.core = r.newCore()
+	r.core.most = most
+	var path []Channel
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for to := range r.Hosts() {
+		path, _, _ = r.Route(path[:0], 0, to)
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 20*4*switches {
+		t.Errorf("%d tables of %d KB took %d KB", most, 4*switches/1000, got/1000)
+	}
+	tables := 0
+	for _, table := range r.core.tables {
+		if table != nil {
+			tables++
+		}
+	}
+	if tables != most {
+		t.Errorf("%d tables, want %d", tables, most)
+	}
+	if k := NewRouter(ring(20_000)).newCore(); k.most*4*20_000 > mostTables || (k.most+1)*4*20_000 <= mostTables {
+		t.Errorf("%d tables of 80 kB are kept, want as many as %d bytes hold", k.most, mostTables)
+	}
+	for seed := range uint64(300) {
+		g := NewGraph(random(rand.New(rand.NewPCG(seed, 4))))
+		if g.Tree() != nil {
+			continue
+		}
+		all, few := g.Router(), g.Router()
+		few.core = few.newCore()
+		few.core.most = 1 + int(seed%3)
+		for range 2 {
+			for from := range g.Places() {
+				for to := range g.Places() {
+					want, delay, ok := all.Route(nil, from, to)
+					if got, d, found := few.Route(nil, from, to); !slices.Equal(got, want) || d != delay || found != ok {
+						t.Fatalf("seed %d, %s to %s: got %v %v %v, with all tables %v %v %v", seed, g.Name(from), g.Name(to), got, d, found, want, delay, ok)
+					}
+				}
+			}
+		}
+		if len(few.core.kept) > few.core.most {
+			t.Fatalf("seed %d: %d tables, want %d", seed, len(few.core.kept), few.core.most)
+		}
+	}
+}
+
 // Whatever the seed a shape has its hosts, its form, and the same rates again.
 func TestShapes(t *testing.T) {
 	for _, kind := range Kinds {
@@ -516,7 +579,7 @@ func BenchmarkTable(b *testing.B) {
 			k := r.newCore()
 			for i := 0; b.Loop(); i++ {
 				to := i % len(k.tables)
-				k.tables[to] = nil
+				k.tables[to], k.kept = nil, k.kept[:0]
 				k.table(int32(to))
 			}
 		})

@@ -8,8 +8,9 @@ import (
 )
 
 // Router finds routes. Where the graph is no tree it keeps a table for each end that
-// was asked for, of 4 bytes for each switch and each host with several links. Not for concurrent
-// use; routers of one graph share the graph.
+// was asked for, of 4 bytes for each switch and each host with several links, and forgets the oldest when they
+// are more than mostTables. So who wants routes to many places asks for all that lead to
+// one of them before the next. Not for concurrent use; routers of one graph share the graph.
 type Router struct {
 	*Graph
 	listed map[[2]int32][]Channel
@@ -131,6 +132,10 @@ func (r *Router) follow(path []Channel, from, to int) ([]Channel, bool) {
 	return path, true
 }
 
+// mostTables is how many bytes the tables of a router may have together, unless one alone has more. The largest fat tree that is drawn has
+// 11,045 switches, and all of its tables have 488 MB.
+const mostTables = 1 << 30
+
 // core is a graph without its hosts of one link, and the tables of routes over it.
 type core struct {
 	of     []int32     // by place: its number here, or -1
@@ -138,7 +143,10 @@ type core struct {
 	hops   []hop       // what leads to where
 	rank   []int32     // by number: its place in the order of names
 	passes []bool      // by number: it is a switch
-	tables [][]Channel // by number: the table to it, once it was a destination
+	tables [][]Channel // by number: the table to it, if it was a destination and that is kept
+	kept   []int32     // whose tables are kept; from oldest on in the order in which they were made, and then from the beginning
+	oldest int         // index in kept; 0 until there are most
+	most   int         // how many tables are kept
 
 	// of the search
 	delay   []time.Duration
@@ -187,14 +195,15 @@ func (g *Graph) newCore() *core {
 		k.rank[k.of[p]] = int32(i)
 	}
 	k.tables = make([][]Channel, n)
+	k.most = max(1, mostTables/(4*max(1, n)))
 	k.delay, k.links, k.settled = make([]time.Duration, n), make([]int32, n), make([]bool, n)
 	return k
 }
 
 func (k *core) out(at int32) []hop { return k.hops[k.start[at]:k.start[at+1]] }
 
-// table is, by number, the channel that leads on to one place, or -1. A link delays both
-// directions alike, so the search may begin at the destination.
+// table is, by number, the channel that leads on to one place, or -1; until the next call, which may
+// put another into its memory. A link delays both directions alike, so the search may begin at the destination.
 func (k *core) table(to int32) []Channel {
 	if k.tables[to] != nil {
 		return k.tables[to]
@@ -222,7 +231,7 @@ func (k *core) table(to int32) []Channel {
 		}
 	}
 	// Of the next places on a shortest way the first by name: so the whole way is the first by name.
-	next := make([]Channel, len(k.links))
+	next := k.room(to)
 	for p := range next {
 		next[p] = -1
 		if int32(p) == to || k.links[p] < 0 {
@@ -239,6 +248,20 @@ func (k *core) table(to int32) []Channel {
 			}
 		}
 	}
-	k.tables[to] = next
 	return next
+}
+
+// room is the memory of a table to one place, which is kept from now on: new, or that of the oldest table
+// if there are as many as may be.
+func (k *core) room(to int32) []Channel {
+	if len(k.kept) < k.most {
+		k.kept = append(k.kept, to)
+		k.tables[to] = make([]Channel, len(k.links))
+		return k.tables[to]
+	}
+	old := k.kept[k.oldest]
+	k.kept[k.oldest] = to
+	k.oldest = (k.oldest + 1) % k.most
+	k.tables[to], k.tables[old] = k.tables[old], nil
+	return k.tables[to]
 }
