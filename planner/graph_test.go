@@ -59,6 +59,34 @@ func testPrices(rng *rand.Rand, n *Network) []float64 {
 	return price
 }
 
+// Ways are looked for to one destination after the other, since a router keeps no more than the latest of very many tables; and each is where it is asked for.
+func TestLegsGoByDestination(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 15))
+	n := testGraph(rng, 5, 9)
+	s, d := n.draw(rng, 3, 5)
+	route, asked := n.route, []int32(nil)
+	n.route = func(path []int32, from, to int32) ([]int32, bool) {
+		asked = append(asked, to)
+		return route(path, from, to)
+	}
+	l := n.legs(s, d)
+	ok := l.ways()
+	if asked = slices.Compact(asked); !ok || !slices.Equal(asked, d) {
+		t.Errorf("looked for ways to %v, want %v", asked, d)
+	}
+	for a, from := range l.hosts {
+		for i, to := range d {
+			path, _ := n.way(nil, from, to)
+			for k, c := range path {
+				path[k] = n.capacity[c]
+			}
+			if got := l.way(a, i); !slices.Equal(got, path) {
+				t.Errorf("from %d to %d: %v, want %v", from, to, got, path)
+			}
+		}
+	}
+}
+
 func TestBestOverLegs(t *testing.T) {
 	sumBest, sumGreedy := 0.0, 0.0
 	for seed := range uint64(2000) {

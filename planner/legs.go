@@ -13,7 +13,7 @@ type legs struct {
 	sources int
 	hosts   []int32 // the sources, then the destinations
 	found   []int32 // capacities of one way after the other; nil: nobody has looked
-	begins  []int   // by way: where it begins in found, and at the end where the last one ends
+	begins  []int   // by way, those to the first destination first: where it begins in found, and at the end where the last one ends
 }
 
 // vast is from how many ways between the hosts of a transfer on it is not priced: to look for them and to put pipelines together from them would take minutes, and
@@ -37,11 +37,11 @@ func (l *legs) ways() (ok bool) {
 	n := l.net
 	path := n.path
 	defer func() { n.path = path }()
-	for _, from := range l.hosts {
+	for _, to := range dests { // one after the other, since a router does not keep what it knows of ways to all of very many
 		if !l.certain() && n.enough != nil && n.enough() {
 			return false
 		}
-		for _, to := range dests {
+		for _, from := range l.hosts {
 			if path, ok = n.way(path[:0], from, to); ok && !slices.ContainsFunc(path, func(c int32) bool { return n.of(c) == 0 }) {
 				for _, c := range path {
 					found = append(found, n.capacity[c])
@@ -56,7 +56,7 @@ func (l *legs) ways() (ok bool) {
 
 // way is what the one from host a to destination d takes from, once each; nothing: there is none.
 func (l *legs) way(a, d int) []int32 {
-	i := a*(len(l.hosts)-l.sources) + d
+	i := d*len(l.hosts) + a
 	return l.found[l.begins[i]:l.begins[i+1]]
 }
 
@@ -89,8 +89,8 @@ func (t *tolls) of(l *legs, price []float64) (known bool) {
 		clear(t.leg)
 		return false
 	}
-	for a := range l.hosts {
-		for d := range n {
+	for d := range n {
+		for a := range l.hosts {
 			cost := math.Inf(1)
 			if w := l.way(a, d); len(w) > 0 {
 				cost = 0
