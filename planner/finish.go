@@ -17,7 +17,7 @@ const (
 // Finish estimates when each transfer of a plan would be through, in seconds from the beginning, by a fluid simulation: each flow
 // moves the largest share of the data that one of its destinations wants of it, at the rate of the plan; what flows that are through
 // leave free goes to the others, max-min fair. Flows of transfers without a size go on for ever, at their rates. By transfer; 0 for one without a size or with nothing to do,
-// infinite for one of which some destination is starved; those out of reach do not count. What is free is shared out anew when a hundredth of those that still
+// infinite for one of which some destination is starved, or which takes more seconds than can be counted; those out of reach do not count. What is free is shared out anew when a hundredth of those that still
 // move have ended, until somebody has enough; where there is too much to simulate nothing is. Then the estimate is on the safe side.
 func (p *Planner) Finish(plan *Plan) []float64 {
 	finish := make([]float64, len(p.demands))
@@ -86,6 +86,11 @@ func (p *Planner) Finish(plan *Plan) []float64 {
 	for {
 		ev, ok := s.Next()
 		if !ok {
+			for i, m := range moving {
+				if m { // so slowly that its end is nowhere
+					finish[pipes[i].demand] = math.Inf(1)
+				}
+			}
 			return finish
 		}
 		if ev.Flow == sim.None {

@@ -95,8 +95,8 @@ func (n *Network) SetCapacity(l Link, capacity float64) {
 }
 
 // AddFlow returns a new flow over these links, at rest. Its own rate is at most
-// limit; infinite is allowed, but not together with a way on which nothing is limited: what moves in no
-// time at all cannot be simulated, and moves at 1e15 bytes a second instead.
+// limit; an infinite one counts as 1e15 bytes a second, since what moves in no time at all, where nothing on its way
+// is limited, cannot be simulated.
 func (n *Network) AddFlow(limit float64, way ...Link) Flow {
 	f := Flow(len(n.flows))
 	first := int32(len(n.steps))
@@ -105,14 +105,22 @@ func (n *Network) AddFlow(limit float64, way ...Link) Flow {
 			n.steps = append(n.steps, step{flow: f, link: l})
 		}
 	}
-	n.flows = append(n.flows, flow{first: first, last: int32(len(n.steps)), heap: -1, cap: min(limit, 1e15), weight: 1})
+	n.flows = append(n.flows, flow{first: first, last: int32(len(n.steps)), heap: -1, cap: counted(limit), weight: 1})
 	return f
+}
+
+// counted is what a limit counts as.
+func counted(limit float64) float64 {
+	if math.IsInf(limit, 1) {
+		return 1e15
+	}
+	return limit
 }
 
 // Limit changes the rate that a flow has at most.
 func (n *Network) Limit(f Flow, limit float64) {
 	fl := &n.flows[f]
-	fl.cap = min(limit, 1e15)
+	fl.cap = counted(limit)
 	if fl.on {
 		for s := fl.first; s < fl.last; s++ {
 			n.look(n.steps[s].link)

@@ -49,6 +49,7 @@ func TestMaxMin(t *testing.T) {
 		{"narrow first", []float64{1, 10}, nil, [][]Link{{0, 1}, {1}, {1}}, []float64{1, 4.5, 4.5}},
 		{"three levels", []float64{3, 8, 20}, nil, [][]Link{{0, 1}, {0, 2}, {0}, {1, 2}, {2}}, []float64{1, 1, 1, 7, 12}},
 		{"nothing passes", []float64{0, 4}, nil, [][]Link{{0, 1}, {1}}, []float64{0, 4}},
+		{"a cap of very much", []float64{2e17}, []float64{1.25e17}, [][]Link{{0}}, []float64{1.25e17}},
 		{"no limit but one", []float64{inf, 6}, nil, [][]Link{{0, 1}, {0, 1}}, []float64{3, 3}},
 		// One sender at 6 to three receivers, one of which takes only 1.
 		{"star", []float64{6, 1, 10, 10}, nil, [][]Link{{0, 1}, {0, 2}, {0, 3}}, []float64{1, 2.5, 2.5}},
@@ -375,6 +376,22 @@ func TestMoved(t *testing.T) {
 	}
 	if _, ok := s.Next(); ok {
 		t.Error("something happens although nothing moves")
+	}
+}
+
+// Limits are what they are, however large, but for an infinite one: what has no other moves all the same.
+func TestLimits(t *testing.T) {
+	s := New[int]()
+	l := s.AddLink(inf)
+	for i, c := range []struct{ limit, want float64 }{{1e17, 1e17}, {inf, 1e15}, {5, 5}} {
+		f := s.AddFlow(1, l)
+		s.Start(f, 1e18)
+		s.Limit(f, c.limit)
+		s.At(float64(i+1), 0)
+		s.Next()
+		if got := s.Rate(f); got != c.want {
+			t.Errorf("limit %g: rate %g, want %g", c.limit, got, c.want)
+		}
 	}
 }
 
