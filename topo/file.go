@@ -35,6 +35,9 @@ func Parse(text []byte) (*Network, error) {
 	doc := form.Parse(text)
 	o := doc.Root().Object("hosts", "switches", "links", "routes")
 	hosts, switches, links, routes := o.Need("hosts").List(), o.Get("switches").List(), o.Get("links").List(), o.Get("routes").List()
+	if len(hosts) > maxHosts {
+		o.Get("hosts").Fail("%d hosts; at most %d are read", len(hosts), maxHosts)
+	}
 	n := &Network{}
 	for _, v := range hosts {
 		h := v.Object(hostFields...)

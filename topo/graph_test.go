@@ -402,6 +402,7 @@ func TestShapesAsDescribed(t *testing.T) {
 		{Shape{Kind: "intrigger"}, 16, 8, 50, 0},
 		{Shape{Kind: "deep"}, 18, 7, 50, 0},
 		{Shape{Kind: "fattree"}, 12, 33, 34, 36 + 12*12},
+		{Shape{Kind: "fattree", Hosts: 3, Groups: 4}, 3, 1, 1, 4 + 4*4}, // more ports than hosts
 		{Shape{Kind: "big", Hosts: 10000}, 0, 20, 40, 0},
 	} {
 		n, err := c.shape.Network()
@@ -493,7 +494,10 @@ func TestBadShapesAreRefused(t *testing.T) {
 		{Shape{Kind: "star", Hi: 100 * unit.BitPerSecond}, "so that it would be 0"},
 		{Shape{Kind: "star", Lo: unit.Kbit, Hi: unit.Kbit, Backbone: 0.1}, "rate 1 kbit × 0.1: rates are in whole kbit"},
 		{Shape{Kind: "fattree", Groups: 5}, "want an even number"},
+		{Shape{Kind: "fattree", Hosts: 3, Groups: 96}, "with 96 ports: want an even number up to 94"},
 		{Shape{Kind: "fattree", Groups: 4}, "has no place for 400 hosts"},
+		{Shape{Kind: "fattree", Groups: -2}, "-2 groups of 400 hosts"},
+		{Shape{Kind: "big", Groups: 300}, "want no more pods than racks"},
 	} {
 		if _, err := c.s.Network(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %s", c.s, err, c.want)

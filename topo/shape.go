@@ -82,7 +82,7 @@ func (s Shape) Network() (*Network, error) {
 		return nil, fmt.Errorf("backbone × %v: want a number greater than 0", s.Backbone)
 	case float64(s.Hi)*max(1, s.Backbone) > float64(MostRate):
 		return nil, fmt.Errorf("rates up to %s, between switches × %v: a link has at most 1000000 Tbit", s.Hi.Bits(), s.Backbone)
-	case s.Groups < 0 || s.Groups > s.Hosts:
+	case s.Groups < 0 || s.Groups > s.Hosts && s.Kind != "fattree": // there they are ports
 		return nil, fmt.Errorf("%d groups of %d hosts: want no more groups than hosts", s.Groups, s.Hosts)
 	}
 	for _, r := range []unit.Bandwidth{s.Lo, s.Hi} {
@@ -117,7 +117,9 @@ func (s Shape) Network() (*Network, error) {
 			return nil, err
 		}
 	case "big":
-		d.big()
+		if err := d.big(); err != nil {
+			return nil, err
+		}
 	}
 	return d.net, nil
 }
@@ -210,11 +212,14 @@ func (d *draft) sites(n int, split func(int) []int) {
 }
 
 // big puts racks on pods and those on the switch core. A rack is a site.
-func (d *draft) big() {
+func (d *draft) big() error {
 	racks := d.racks(d.Hosts, 20, 40)
 	pods := (len(racks) + 31) / 32
 	if d.Groups > 0 {
-		pods = min(d.Groups, len(racks))
+		pods = d.Groups
+	}
+	if pods > len(racks) {
+		return fmt.Errorf("%d groups: %d hosts are in %d racks with this seed; want no more pods than racks", pods, d.Hosts, len(racks))
 	}
 	core := d.sw("core", "")
 	rack := 0
@@ -229,6 +234,7 @@ func (d *draft) big() {
 			rack++
 		}
 	}
+	return nil
 }
 
 // fatTree fills the edge switches in turn.
@@ -238,8 +244,11 @@ func (d *draft) fatTree() error {
 		for k = 2; k*k*k/4 < d.Hosts; k += 2 {
 		}
 	}
-	if k%2 != 0 || k > maxPorts || k*k*k/4 < d.Hosts {
-		return fmt.Errorf("a fat tree of switches with %d ports has no place for %d hosts: want an even number, and at least the third root of four times the hosts", k, d.Hosts)
+	switch {
+	case k%2 != 0 || k > maxPorts:
+		return fmt.Errorf("a fat tree of switches with %d ports: want an even number up to %d", k, maxPorts)
+	case k*k*k/4 < d.Hosts:
+		return fmt.Errorf("a fat tree of switches with %d ports has no place for %d hosts: want at least the third root of four times the hosts", k, d.Hosts)
 	}
 	half := k / 2
 	spread := func(base time.Duration) time.Duration {

@@ -89,6 +89,16 @@ func TestTextsAreWrittenAsTheyAre(t *testing.T) {
 	}
 }
 
+func TestTooManyHostsAreRefused(t *testing.T) {
+	text := []byte("switches: [s0]\nhosts:\n")
+	for i := range maxHosts + 1 {
+		text = fmt.Appendf(text, "- {name: h%d}\n", i)
+	}
+	if _, err := Parse(text); err == nil || err.Error() != "topology: line 3: hosts: 200001 hosts; at most 200000 are read" {
+		t.Error(err)
+	}
+}
+
 func TestBadFilesAreRefused(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"rate: 100Mbit", "rate: 100", `line 5: links[1].rate: rate "100": want`},

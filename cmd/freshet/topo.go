@@ -538,6 +538,9 @@ func findRoute(g *topo.Graph, ends string) (*routeSum, error) {
 	if !ok || a == "" || b == "" {
 		return nil, usage("--route %q: want FROM,TO", ends)
 	}
+	if a == b {
+		return nil, usage("--route %q: it ends where it begins; want two places", ends)
+	}
 	var places [2]int
 	for i, name := range []string{a, b} {
 		if places[i], ok = g.Place(name); !ok {
