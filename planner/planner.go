@@ -76,7 +76,7 @@ type Planner struct {
 	begun   bool              // the one with floors knows the floor
 	early   bool              // and goes first
 	spent   int               // work so far
-	drawn   map[string][]pipe // by mode
+	drawn   map[string][]pipe // by mode; Single's until the next step
 
 	many     int // see manyPairs
 	patience int // see there
@@ -591,9 +591,12 @@ func (p *Planner) lay(mode string) ([]pipe, error) {
 	default:
 		return nil, fmt.Errorf("mode %q: want %v", mode, Modes)
 	}
+	if err != nil || p.enough() { // what was cut short is laid anew when somebody asks again
+		return pipes, err
+	}
 	if p.drawn == nil {
 		p.drawn = map[string][]pipe{}
 	}
 	p.drawn[mode] = pipes
-	return pipes, err
+	return pipes, nil
 }

@@ -18,6 +18,7 @@ const (
 // to a program that passes lp.Program.Check.
 func (p *Planner) Step() (more bool, err error) {
 	p.clip()
+	delete(p.drawn, Single) // it is rounded from programs that get better now
 	many := p.Pairs() > p.many
 	switch p.stage {
 	case finding:

@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/freshet/freshet/topo"
@@ -182,6 +183,57 @@ func TestAnyTime(t *testing.T) {
 			}
 			if more, err = p.Step(); err != nil {
 				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A plan that is asked for early, or cut short, is no other in the end: each mode has the same as who asks once.
+func TestAskedEarly(t *testing.T) {
+	first := graph(t, `
+hosts: [{name: a1}, {name: a2}, {name: b1}, {name: b2}]
+switches: [sa, sb]
+links:
+- {a: a1, b: sa, rate: 1Gbit}
+- {a: a2, b: sa, rate: 1Gbit}
+- {a: b1, b: sb, rate: 1Gbit}
+- {a: b2, b: sb, rate: 200Mbit}
+- {a: sa, b: sb, rate: 500Mbit}
+`)
+	few := []Transfer{{Name: "model", Sources: []int{0}, Destinations: []int{1, 2, 3}}, {Name: "logs", Sources: []int{2}, Destinations: []int{1}}}
+	n, many := problem(t, topo.Shape{Kind: "intrigger", Hosts: 60, Seed: 5}, 8, 3, 8)
+	for _, c := range []struct {
+		n       *Network
+		ts      []Transfer
+		cut     bool // the plan at first ends at once
+		differs []string
+	}{{On(first), few, false, []string{Single}}, {n, many, false, []string{Single}}, {n, many, true, []string{Paper, Single}}} {
+		for _, mode := range Modes {
+			_, want := planned(t, c.n, Options{Mode: mode}, c.ts...)
+			enough := c.cut
+			p, err := New(c.n, Options{Mode: mode, Enough: func() bool { return enough }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tr := range c.ts {
+				if _, err := p.Add(tr); err != nil {
+					t.Fatal(err)
+				}
+			}
+			early, err := p.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			enough = false
+			again, err := p.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := finished(t, p); !near(got.Throughput, want.Throughput) || mode == Paper && !near(again.Throughput, want.Throughput) {
+				t.Errorf("%s: %v in the end, and %v before; who asks then has %v", mode, got.Throughput, again.Throughput, want.Throughput)
+			}
+			if slices.Contains(c.differs, mode) && near(early.Throughput, want.Throughput) {
+				t.Errorf("%s: %v at first already: too much to tell", mode, early.Throughput)
 			}
 		}
 	}
