@@ -432,6 +432,7 @@ func (g *generation) change(demands []demand, live []bool) {
 			g.worth[k], g.gone[k] = 0, true
 		}
 	}
+	g.market.have = g.net.rate // floors that were taken off are no more, for rows that come later either
 	for c, r := range g.market.row {
 		if r >= 0 {
 			g.market.prog.B[r] = g.net.rate[c] / g.market.unit

@@ -598,6 +598,52 @@ func TestManyPairs(t *testing.T) {
 	}
 }
 
+// Where no more floors are taken off, after some have gone, all capacities have what they carry, also those that nobody has used before.
+func TestFewerThanManyPairs(t *testing.T) {
+	later := 0 // capacities of which floors were taken off, and that have a row only now
+	for seed := range uint64(12) {
+		n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 30, Seed: seed}, 7, 1, 8)
+		p, err := New(n, Options{Floor: 0.9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.many = 40
+		for _, one := range ts[:6] {
+			if _, err := p.Add(one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if finished(t, p); p.rest == nil {
+			t.Fatal("no floors are taken off")
+		}
+		taken := n.load(p.rest, p.rates)
+		had := slices.Clone(p.free.market.row)
+		p.Remove(0)
+		p.Remove(1)
+		if _, err := p.Add(ts[6]); err != nil {
+			t.Fatal(err)
+		}
+		if p.free == nil {
+			t.Fatal("the program begins anew")
+		}
+		finished(t, p)
+		for c, r := range p.free.market.row {
+			if r < 0 {
+				continue
+			}
+			if had[c] < 0 && taken[c] > 0 {
+				later++
+			}
+			if got, want := p.free.market.prog.B[r], n.rate[c]/p.free.market.unit; got != want {
+				t.Errorf("seed %d: capacity %d has %v, and carries %v", seed, c, got, want)
+			}
+		}
+	}
+	if later == 0 {
+		t.Error("no capacity came later")
+	}
+}
+
 // HiGHS has the same optimum for the programs of column generation as our own method, and is not asked where that one does not fail.
 func TestSecondSolver(t *testing.T) {
 	second := &highs.Solver{}
