@@ -204,7 +204,7 @@ func (d *demand) certain() bool { return d.sub != nil || d.legs == nil || d.legs
 func (g *generation) price(last bool) (added int) {
 	raise := make([]float64, g.net.hosts)
 	charged := g.charged() // before the program grows
-	greedy := false
+	greedy, unpriced := false, false
 	values := make([][]float64, len(g.demands)) // of those that are priced greedily
 	for k := range g.demands {
 		d := &g.demands[k]
@@ -216,6 +216,7 @@ func (g *generation) price(last bool) (added int) {
 			for _, h := range d.dests {
 				raise[h] = max(raise[h], g.valueOf(k, h))
 			}
+			unpriced = unpriced || some
 			continue
 		}
 		if !d.certain() {
@@ -257,11 +258,18 @@ func (g *generation) price(last bool) (added int) {
 		}
 	}
 	g.turns++
+	by := "pipelines"
+	switch {
+	case unpriced: // whose destinations are charged for all that comes in over their own links
+		by = "downlinks"
+	case greedy:
+		by = "arborescences"
+	}
 	switch {
 	case !greedy:
-		g.prove(1, charged, raise, "pipelines")
+		g.prove(1, charged, raise, by)
 	case last || added == 0 || g.turns%8 == 1:
-		g.loosely(charged, raise, values)
+		g.loosely(charged, raise, values, by)
 	}
 	return added
 }
@@ -348,8 +356,8 @@ func (g *generation) offer(k int, walks [][]int32) (added int, most float64) {
 }
 
 // loosely proves a bound where some transfers are priced greedily, those that have values. raise is by host what the others' destinations
-// must fall by. All prices times a factor are as good: a little dearer, fewer destinations gain.
-func (g *generation) loosely(c charges, raise []float64, values [][]float64) {
+// must fall by, and by what is proved then. All prices times a factor are as good: a little dearer, fewer destinations gain.
+func (g *generation) loosely(c charges, raise []float64, values [][]float64, by string) {
 	for _, factor := range []float64{1, 1.003, 1.01, 1.03, 1.1, 1.3, 2} {
 		raised := slices.Clone(raise) // what is dear enough at these prices is so at higher ones
 		for k := range g.demands {
@@ -363,7 +371,7 @@ func (g *generation) loosely(c charges, raise []float64, values [][]float64) {
 				raised[h] = max(raised[h], rest[i])
 			}
 		}
-		g.prove(factor, c, raised, "arborescences")
+		g.prove(factor, c, raised, by)
 	}
 }
 

@@ -525,7 +525,7 @@ func TestManyDestinationsOnGraphs(t *testing.T) {
 		optimum := g.bound
 		g.anew()
 		g.bound = math.Inf(1)
-		g.loosely(g.charged(), make([]float64, n.hosts), values)
+		g.loosely(g.charged(), make([]float64, n.hosts), values, "arborescences")
 		if g.by != "arborescences" || g.bound < optimum*(1-1e-9) || g.bound > optimum*1.3 || plan.Throughput > g.bound*(1+1e-6) {
 			t.Errorf("seed %d: arborescences prove %v (%s), pipelines %v", seed, g.bound, g.by, optimum)
 		}

@@ -37,14 +37,15 @@ func (p *Planner) prove(plan *Plan) {
 		plan.Theta = max(p.theta.theta, plan.MinRate) // what is found greedily is less, sometimes, than fairness gives all
 	}
 	g := &generation{net: p.net, demands: p.demands, worth: p.even()}
-	bound, by := g.access(), "downlinks"
+	access := g.access()
+	bound, by := access, "downlinks"
 	for _, g := range []*generation{p.floored, p.free} {
 		if g != nil && g.solved() && g.free < bound {
 			bound, by = g.free, g.freeBy
 		}
 	}
 	plan.FreeBound = bound
-	if g := p.floored; g != nil && g.solved() && g.floor > 0 && g.by != "downlinks" && plan.MinRate >= p.share*(1-mayLack) && g.bound <= bound*(1+1e-9) {
+	if g := p.floored; g != nil && g.solved() && g.floor > 0 && g.bound < access && plan.MinRate >= p.share*(1-mayLack) && g.bound <= bound*(1+1e-9) {
 		bound, by = min(bound, g.bound), g.by+" with floors"
 	}
 	plan.bound(bound, by)

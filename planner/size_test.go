@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -287,6 +288,49 @@ func TestVeryManyOnGraphs(t *testing.T) {
 		}
 		if first := p.First(); plan.Throughput < first.Throughput*(1-1e-6) || len(plan.Starved) > 0 && o.Floor > 0 {
 			t.Errorf("throughput %v, at first %v; %d starved", plan.Throughput, first.Throughput, len(plan.Starved))
+		}
+	}
+}
+
+// A bound that charges destinations of a transfer that is not priced for their own links says so, whatever is proved of the others.
+func TestBoundBesideVeryMany(t *testing.T) {
+	const dests = 1599
+	mbit := func(n float64) float64 { return n * 125e3 }
+	rates := make([][2]float64, dests+3)
+	var names []string
+	var links []edge
+	for h := range rates { // a source and its destinations, a fast source and its fast destination
+		rates[h] = [2]float64{mbit(80), mbit(1e3)}
+		switch h {
+		case dests + 1:
+			rates[h] = [2]float64{mbit(1e4), mbit(1e4)}
+		case dests + 2:
+			rates[h] = [2]float64{mbit(1e6), mbit(1e6)}
+		}
+		names = append(names, fmt.Sprintf("h%d", h))
+		links = append(links, edge{A: h, B: len(rates), Rate: rates[h][0], Back: rates[h][1]})
+	}
+	s := len(rates) // with two more switches a circle
+	for k := range 3 {
+		names = append(names, fmt.Sprintf("s%d", k))
+		links = append(links, edge{A: s + k, B: s + (k+1)%3, Rate: mbit(1e3), Back: mbit(1e3)})
+	}
+	all := make([]int, dests)
+	for i := range all {
+		all[i] = i + 1
+	}
+	x, y := Transfer{Name: "x", Sources: []int{0}, Destinations: all}, Transfer{Name: "y", Sources: []int{dests + 1}, Destinations: []int{dests + 2}}
+	for _, c := range []struct {
+		floor float64
+		want  string
+	}{{0, "downlinks"}, {0.5, "downlinks with floors"}} {
+		p, plan := planned(t, newNetwork(len(rates), names, links, nil), Options{Floor: c.floor}, x, y)
+		if p.demands[0].legs != nil || p.demands[1].legs == nil {
+			t.Fatal("x is to have no legs, and y is")
+		}
+		access := dests*mbit(1e3) + mbit(1e6)
+		if plan.BoundBy != c.want || plan.FreeBound >= access*0.9 || p.floored.freeBy != "downlinks" {
+			t.Errorf("floor %v: bound %v by %s; want %s, and less than the %v that come in at most", c.floor, plan.Bound, plan.BoundBy, c.want, access)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func relaxed(plan *planner.Plan) string {
 	case "arborescences":
 		return "holds for trees of copies, too, which may carry more than pipelines can (the network has cycles): less than the gap may be missing"
 	case "downlinks":
-		return "is what the destinations' own links let in, whatever lies before them: less than the gap may be missing"
+		return "is what the destinations' own links let in, of some transfers if not of all, whatever lies before them: less than the gap may be missing"
 	}
 	return ""
 }
