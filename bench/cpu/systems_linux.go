@@ -40,7 +40,7 @@ var systems = []system{
 		name: aria, programs: []string{"aria2c", "mktorrent"}, versions: [][]string{{"aria2c", "--version"}},
 		tuning: bittorrent.Aria2Tuning, prepare: torrents,
 		run: swarm(func(t *pair, node string) string {
-			return "NODE=" + node + " exec " + bittorrent.Aria2(t.torrent(node), filepath.Dir(t.path(node)), t.Root+"/hook", false)
+			return "NODE=" + node + " exec " + bittorrent.Aria2(t.torrent(node), filepath.Dir(t.path(node)), t.Root+"/hook", "", false)
 		}),
 	},
 }
@@ -124,7 +124,7 @@ func torrents(ctx context.Context, t *pair) error {
 		return err
 	}
 	for node, web := range map[string]string{first: t.Web(object), second: ""} {
-		if err := t.Run(ctx, trial.Store, bittorrent.Make(t.Stored(object), t.size, tracker+"/announce", web, t.torrent(node))...); err != nil {
+		if err := t.Run(ctx, trial.Store, bittorrent.Make(t.Stored(object), bittorrent.Piece(t.size), tracker+"/announce", web, t.torrent(node))...); err != nil {
 			return err
 		}
 	}

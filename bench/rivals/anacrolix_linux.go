@@ -27,8 +27,7 @@ func anacrolix(source string) System {
 		},
 		Tuning: "TCP alone, no obfuscation, 200 connections and as many at a time as are to be made; no DHT or UPnP, which would find nobody here; " +
 			"that its web seeds begin after 5 s is a constant of the library",
-		Tried:   "web requests of one piece and two at a time (by default of 64 MiB and 25) were no faster where the store was medium (18.7 s and 18.5 s), and took more processor time",
-		Prepare: torrent(source),
+		Prepare: torrent(source, 0),
 		Run: func(_ context.Context, t *Trial) error {
 			exe, err := anacrolixClient()
 			if err != nil {

@@ -8,12 +8,31 @@ import (
 
 	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/bench/rivals/bittorrent"
+	"github.com/freshet/freshet/unit"
 )
 
 // aria2 is the download tool of that name as a BitTorrent client.
 func aria2(source string) System {
+	if source == "web" {
+		s := aria2In(256*unit.KiB, "random", source)
+		s.Name = "aria2 web"
+		s.Tuning += ", pieces of 256 KiB, which the web seed is asked for in any order"
+		return s
+	}
+	return aria2In(0, "", source)
+}
+
+// aria2In has a torrent of pieces of this size (0: as bittorrent.Piece says), and takes what a web seed has in such an order (empty: its default).
+func aria2In(piece unit.Bytes, order, source string) System {
+	name := "aria2 " + source
+	if piece > 0 {
+		name += fmt.Sprintf(" (%v)", piece)
+	}
+	if order != "" {
+		name += " (" + order + ")"
+	}
 	return System{
-		Name: "aria2 " + source, Programs: []string{"aria2c", "mktorrent", "curl"}, Version: bench.Says([]string{"aria2c", "--version"}, bench.Debian("mktorrent")),
+		Name: name, Programs: []string{"aria2c", "mktorrent", "curl"}, Version: bench.Says([]string{"aria2c", "--version"}, bench.Debian("mktorrent")),
 		Tuning: bittorrent.Aria2Tuning,
 		Prepare: func(ctx context.Context, t *Trial) error {
 			// What aria2 calls when it has all and goes on to seed.
@@ -21,11 +40,11 @@ func aria2(source string) System {
 			if err := os.WriteFile(filepath.Join(t.Root, "hook"), []byte(hook), 0o755); err != nil {
 				return err
 			}
-			return torrent(source)(ctx, t)
+			return torrent(source, piece)(ctx, t)
 		},
 		Run: func(_ context.Context, t *Trial) error {
 			return t.swarm(source, func(node string, seeds bool) string {
-				return fmt.Sprintf("NODE=%s exec %s", node, bittorrent.Aria2(t.torrent(), t.save(node), t.Root+"/hook", seeds))
+				return fmt.Sprintf("NODE=%s exec %s", node, bittorrent.Aria2(t.torrent(), t.save(node), t.Root+"/hook", order, seeds))
 			})
 		},
 	}

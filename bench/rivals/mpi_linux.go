@@ -27,7 +27,7 @@ func openMPI() System {
 		Name: "mpi bcast", Programs: []string{"mpirun", "python3", "cc"},
 		Version: bench.Says([]string{"mpirun", "--version"}, bench.Debian("python3-mpi4py")),
 		Tuning: "a pipeline in segments of 64 KiB is forced, 4 MiB a call; over TCP alone; who waits sleeps 0.2 ms at a time, where Open MPI would turn in a loop: " +
-			"here all ranks share the processors of one machine",
+			"here all ranks share the processors of one machine; rank 0 alone reads from the store, so that its rate there is the most that all get",
 		Prepare: func(ctx context.Context, t *Trial) error {
 			var names strings.Builder
 			for _, node := range t.Nodes {

@@ -11,6 +11,7 @@ import (
 	"text/template"
 
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/unit"
 )
 
 // suite is the comparison with what its table shows. Its cells may be results
@@ -27,7 +28,31 @@ func suite(cells []bench.Cell) bench.Suite {
 		{Number: "crossed_multiple", Title: "crossed between the sites (objects)", Digits: 3},
 		{Number: "cpu_per_gb", Title: "CPU of the nodes (s/GB)", Digits: 2},
 		{Number: "store_cpu_per_gb", Title: "CPU of the store (s/GB)", Digits: 2},
+		{Number: busy, Title: "all CPU of the machine (s/GB)", Digits: 2},
 	}}
+}
+
+// busy is the number that is not written down but follows: all time that the machine's processors were busy, for each GB delivered. Packets
+// that the kernel moved for nobody in particular are in it, and the store, and the laboratory.
+const busy = "busy_per_gb"
+
+// withBusy has that number of each run.
+func withBusy(rs []bench.Result) []bench.Result {
+	for i := range rs {
+		r := &rs[i]
+		nodes, err := r.Params.Float("nodes")
+		mib, err2 := r.Params.Float("mib")
+		if r.Error == "" && r.Busy > 0 && err == nil && err2 == nil {
+			r.Numbers[busy] = (r.Busy - r.Stolen) * r.WallS * float64(r.Machine.Cores) / (nodes * mib * float64(unit.MiB) / 1e9)
+		}
+	}
+	return rs
+}
+
+// tried says whether a name is that of a system with other settings than those that it is compared with (see tunings), and of which.
+func tried(name string) (of string, ok bool) {
+	of, _, ok = strings.Cut(name, " (")
+	return of, ok
 }
 
 // at is a system in a cell.
@@ -114,6 +139,9 @@ func claims(rs []bench.Result) (out []bench.Claim) {
 			if len(rivals) == 0 {
 				against(what, ratio, "", fastest)
 				return
+			}
+			if n := len(rivals); n < leading {
+				fastest += fmt.Sprintf(" of %d measured", n)
 			}
 			against(what, ratio, rivals[0], fastest+", "+rivals[0])
 			next := slices.IndexFunc(rivals, func(name string) bool { return !tightly(rs, at(name, p), ratio) })
@@ -207,10 +235,12 @@ func built(name string, commits []string) string {
 
 // write makes README.md and the pictures in dir from the results in file alone, and says what they lack at a scale.
 func write(file, dir string, wanted scale) error {
-	rs, err := bench.ReadAny(file)
+	all, err := bench.ReadAny(file)
 	if err != nil {
 		return err
 	}
+	all = withBusy(all)
+	rs := slices.DeleteFunc(slices.Clone(all), func(r bench.Result) bool { _, ok := tried(r.Algorithm); return ok })
 	s := suite(nil)
 	s.Claims = claims(rs)
 	type section struct{ Title, Words, Table string }
@@ -241,8 +271,11 @@ func write(file, dir string, wanted scale) error {
 		"makespan.svg": {X: "makespan over the lower bound", Limit: 1},
 		"cpu.svg":      {X: "processor time of the nodes for each GB delivered (s)"},
 	} {
-		number := map[string]string{"makespan.svg": "ratio", "cpu.svg": "cpu_per_gb"}[name]
-		if err := rows(x, rs, number).SVG(filepath.Join(dir, name)); err != nil {
+		number, drawn := "ratio", rs
+		if name == "cpu.svg" {
+			number, drawn = "cpu_per_gb", alike(rs)
+		}
+		if err := rows(x, drawn, number).SVG(filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
@@ -250,8 +283,49 @@ func write(file, dir string, wanted scale) error {
 		fmt.Printf("%s\n%s\n", x.Title, x.Table)
 	}
 	return s.Publish(dir, rs, page, map[string]any{
-		"Sections": sections, "Systems": told(rs), "Failures": failures(rs), "Missing": missing(rs, wanted), "Best": best,
+		"Sections": sections, "Systems": told(rs), "Tried": triedTable(all), "Failures": failures(rs), "Missing": missing(rs, wanted), "Best": best,
 	})
+}
+
+// alike are the runs on the processor on which the best ran last, since processor times of others do not compare; without those of which the host took more
+// than a hundredth.
+func alike(rs []bench.Result) []bench.Result {
+	cpu := ""
+	for _, r := range rs {
+		if r.Algorithm == best && r.Error == "" {
+			cpu = r.Machine.CPU
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(rs), func(r bench.Result) bool { return r.Machine.CPU != cpu || r.Stolen > 0.01 })
+}
+
+// triedTable shows runs with other settings beside those with the settings that were chosen, of the same seeds.
+func triedTable(all []bench.Result) string {
+	var here []bench.Result
+	one := suite(nil)
+	for _, p := range cellsOf(all) {
+		names, seeds := map[string]bool{}, map[uint64]bool{}
+		for _, r := range all {
+			if of, ok := tried(r.Algorithm); ok && maps.Equal(r.Params, p) {
+				names[of], names[r.Algorithm], seeds[r.Seed] = true, true, true
+			}
+		}
+		for _, r := range all {
+			if names[r.Algorithm] && seeds[r.Seed] && maps.Equal(r.Params, p) {
+				here = append(here, r)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			one.Cells = append(one.Cells, bench.Cell{Params: p, Algorithm: name})
+		}
+	}
+	if len(here) == 0 {
+		return ""
+	}
+	one.Columns = slices.DeleteFunc(one.Columns, func(c bench.Column) bool {
+		return !slices.Contains([]string{"makespan_s", "ratio", "store_multiple", "cpu_per_gb"}, c.Number)
+	})
+	return one.Table(here, "cell")
 }
 
 // rows are all systems where all were run, by what they did where the store is medium.
@@ -437,7 +511,8 @@ others is {{.Best}}.
 ![Processor time for each GB delivered](cpu.svg)
 
 Medians, and lines from the least to the most. Less is better; the axes are logarithmic. In brackets: the commit of Freshet that was
-measured, where it is not the one of {{.Best}} beside it; an older one may be slower.
+measured, where it is not the one of {{.Best}} beside it; an older one may be slower. Processor times are drawn of the runs on one kind of processor, undisturbed by the machine's host.
+They are those of the processes; what the kernel does with packets on whoever runs is in the tables' last column alone, as are the store and the laboratory.
 
 ## Claims
 
@@ -463,6 +538,11 @@ Medians over the seeds (least–most), the fastest first; in brackets the commit
 
 {{.Table}}{{end}}
 {{with .Failures}}## What failed
+
+{{.}}
+{{end}}{{with .Tried}}## Settings that were tried
+
+What is in brackets is other than in the tables above: the size of a torrent's pieces, or the order in which a web seed is asked for them.
 
 {{.}}
 {{end}}## Versions, settings and commands

@@ -131,7 +131,7 @@ func TestClaims(t *testing.T) {
 		for _, v := range s.Verdicts(rs) {
 			said[v.Name] = v.Said
 		}
-		for _, rival := range []string{"the fastest rival, quick one", flat} {
+		for _, rival := range []string{"the fastest rival of 2 measured, quick one", flat} {
 			if got := said["4 nodes, the store medium: makespan of "+best+" over that of "+rival]; got != c.want {
 				t.Errorf("ours %v, %s %v: %q, want %q; there are %v", c.ours, rival, c.rival, got, c.want, said)
 			}
@@ -152,20 +152,20 @@ func TestClaimsOfEachCell(t *testing.T) {
 	}{
 		{"sites", map[string][]float64{best: five(10)}, nil, "makespan of " + best + " over that of the fastest rival", "not measured"},
 		{"sites", map[string][]float64{best: five(10)}, nil, "processor time per GB of " + best + " over that of libtorrent web tuned", "not measured"},
-		{"sites", map[string][]float64{best: five(10), "a": {12}}, nil, "makespan of " + best + " over that of the fastest rival, a", "too few runs"},
+		{"sites", map[string][]float64{best: five(10), "a": {12}}, nil, "makespan of " + best + " over that of the fastest rival of 1 measured, a", "too few runs"},
 		{"sites", map[string][]float64{best: five(10), "a": {0, 0}}, nil, "makespan of " + best + " over that of the fastest rival", "not measured"},
 		{"slow", map[string][]float64{best: five(10)}, nil, "mean of the others of " + best + " over that of the rival whose others are the fastest", "not measured"},
 		{
 			"slow", map[string][]float64{best: five(10), "a": five(10.1), "b": five(10.2)}, map[string]float64{best: 2, "a": 3, "b": 1.5},
-			"mean of the others of " + best + " over that of the rival whose others are the fastest, b", "missed",
+			"mean of the others of " + best + " over that of the rival whose others are the fastest of 2 measured, b", "missed",
 		},
 		{
 			"slow", map[string][]float64{best: five(10), "a": five(10.1), "b": five(10.2)}, map[string]float64{best: 1.04, "a": 3, "b": 1.03},
-			"mean of the others of " + best + " over that of the rival whose others are the fastest, b", "met", // level
+			"mean of the others of " + best + " over that of the rival whose others are the fastest of 2 measured, b", "met", // level
 		},
 		{
 			"medium", map[string][]float64{best: five(10.6), "a": five(10.4), "b": five(10.55)}, nil,
-			"makespan of " + best + " over that of the fastest rival, a", "met", // level
+			"makespan of " + best + " over that of the fastest rival of 2 measured, a", "met", // level
 		},
 		{
 			"medium", map[string][]float64{best: five(10.6), "a": five(10.4), "b": five(10.55)}, nil,

@@ -17,7 +17,7 @@ func measure(ctx context.Context, file, typed string, s settings) error {
 	if err := trial.Sweep(ctx, trials); err != nil {
 		return err
 	}
-	all, err := chosen(systems(), s.systems)
+	all, err := chosen(systems(), tunings(), s.systems)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/freshet/freshet"
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/unit"
 )
 
 // System is one way to bring an object from the store to the disks of all
@@ -45,6 +46,17 @@ func systems() (all []System) {
 	return append(all, chain(), udpcast(), openMPI())
 }
 
+// tunings are systems with other settings, to find those with which they are in systems. They run only where they are named.
+func tunings() (all []System) {
+	for _, piece := range []unit.Bytes{128 * unit.KiB, 512 * unit.KiB, unit.MiB} {
+		all = append(all, libtorrentIn(piece, "web", true))
+	}
+	for _, order := range []string{"random", "default"} {
+		all = append(all, aria2In(unit.MiB, order, "web"))
+	}
+	return append(all, aria2In(256*unit.KiB, "default", "web"))
+}
+
 // missing says which programs s lacks, or why the one that it needs could not be built.
 func (s System) missing() error {
 	if err := bench.Missing(s.Programs); err != nil || s.Build == nil {
@@ -54,8 +66,8 @@ func (s System) missing() error {
 }
 
 // chosen are the systems that a list of names and patterns names, with commas
-// between them; an empty one names all.
-func chosen(all []System, list string) (out []System, err error) {
+// between them; an empty one names all. Others have to be named one by one.
+func chosen(all, others []System, list string) (out []System, err error) {
 	if list == "" {
 		return all, nil
 	}
@@ -70,6 +82,9 @@ func chosen(all []System, list string) (out []System, err error) {
 					out = append(out, s)
 				}
 			}
+		}
+		if i := slices.IndexFunc(others, func(s System) bool { return s.Name == p }); i >= 0 {
+			found, out = true, append(out, others[i])
 		}
 		if !found {
 			var names []string

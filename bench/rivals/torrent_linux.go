@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/freshet/freshet/bench/rivals/bittorrent"
 	"github.com/freshet/freshet/bench/trial"
+	"github.com/freshet/freshet/unit"
 )
 
 // What all BitTorrent clients share: who makes the torrent, where peers meet,
@@ -16,9 +18,9 @@ import (
 //	web    the store as web seed (BEP 19): every client may read ranges of it
 //	seed   the first node, which downloads all beforehand; its download is in the time
 
-// torrent is a Prepare: it has a tracker up, makes the torrent where the object lies, and times
+// torrent is a Prepare: it has a tracker up, makes the torrent where the object lies, in pieces of this size (0: as bittorrent.Piece says), and times
 // that.
-func torrent(source string) func(context.Context, *Trial) error {
+func torrent(source string, piece unit.Bytes) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
 		tracker, err := t.Serve(trial.Hub, bittorrent.TrackerPort, &bittorrent.Tracker{})
 		if err != nil {
@@ -32,7 +34,7 @@ func torrent(source string) func(context.Context, *Trial) error {
 		if source != "web" {
 			web = ""
 		}
-		words := bittorrent.Make(t.Stored(what), t.Size(), tracker+"/announce", web, t.torrent())
+		words := bittorrent.Make(t.Stored(what), cmp.Or(piece, bittorrent.Piece(t.Size())), tracker+"/announce", web, t.torrent())
 		t.note(trial.Store, words)
 		began := time.Now()
 		if err := t.Run(ctx, trial.Store, words...); err != nil {

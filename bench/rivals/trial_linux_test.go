@@ -170,11 +170,11 @@ func TestChosen(t *testing.T) {
 	if !seen[best] {
 		t.Errorf("%s is not among the systems", best)
 	}
-	got, err := chosen(all, "aria2*,chain,aria2 web")
+	got, err := chosen(all, tunings(), "aria2*,chain,aria2 web")
 	if err != nil || len(got) != 3 || got[0].Name != "aria2 web" || got[2].Name != "chain" {
 		t.Errorf("%d systems, %v", len(got), err)
 	}
-	if _, err := chosen(all, "aria3"); err == nil || !strings.Contains(err.Error(), "aria2 web") {
+	if _, err := chosen(all, tunings(), "aria3"); err == nil || !strings.Contains(err.Error(), "aria2 web") {
 		t.Errorf("a misspelt system: %v", err)
 	}
 	if err := (System{Programs: []string{"no-such-program"}}).missing(); err == nil || !strings.Contains(err.Error(), "scripts/rivals") {

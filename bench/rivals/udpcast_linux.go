@@ -12,7 +12,7 @@ import (
 func udpcast() System {
 	return System{
 		Name: "udpcast", Programs: []string{"curl", "udp-sender", "udp-receiver"}, Version: bench.Says(bench.Debian("udpcast")),
-		Tuning: "full duplex, which a switch allows; no limit of its own below the link's rate",
+		Tuning: "full duplex, which a switch allows; no limit of its own below the link's rate; one node alone reads from the store, so that its rate there is the most that all get",
 		Run: func(_ context.Context, t *Trial) error {
 			for i, node := range t.Nodes {
 				script := fmt.Sprintf("udp-receiver --interface %s --nokbd --no-progress | %s", t.switchOf(node), t.Store(node))

@@ -1,7 +1,8 @@
 # A BitTorrent client: downloads what a torrent names, marks that it has it, and
 # seeds until it is killed. Arguments: torrent, directory, mark, own address, and words:
-#   tuned  settings for a swarm of equals in one network
-#   seed   the files are there already
+#   tuned      settings for a swarm of equals in one network
+#   seed       the files are there already
+#   wait=FILE  begin when FILE is there; with its session up make the mark's name and ".up"
 import os, sys, time
 import libtorrent as lt
 
@@ -30,6 +31,11 @@ if "tuned" in words:
         "hashing_threads": 1, "aio_threads": 2,
     })
 session = lt.session(settings)
+for word in words:
+    if word.startswith("wait="):
+        open(mark + ".up", "w").close()
+        while not os.path.exists(word[len("wait="):]):
+            time.sleep(0.01)
 p = lt.add_torrent_params()
 p.ti, p.save_path = info, where
 if "seed" in words:
