@@ -2,7 +2,11 @@ package planner
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
+
+	"github.com/freshet/freshet/topo"
 )
 
 // Where fairness comes to no end who shares a pipeline with somebody behind a link that a higher class fills has something all the same.
@@ -125,6 +129,45 @@ func TestFairnessCutOffInItsFirstProgram(t *testing.T) {
 		plan := finished(t, p)
 		if !near(plan.Theta, 105) || plan.MinRate < plan.Theta*(1-1e-5) || plan.Throughput < 2*copies*105*(1-1e-4) {
 			t.Errorf("goes on: %v; smallest %v, theta %v, throughput %v; want 105, 105 and %v", goesOn, plan.MinRate, plan.Theta, plan.Throughput, 2*copies*105)
+		}
+	}
+}
+
+// Weights say how pairs fare beside each other, however many pairs there are: where all weigh a thousand all fare as where all weigh 1.
+func TestFairnessOfManyPairsByWeight(t *testing.T) {
+	for _, c := range []struct {
+		kind                             string
+		hosts, transfers, sources, dests int
+	}{{"star", 100, 1000, 1, 1}, {"skewed", 60, 100, 2, 5}} {
+		n, ts := problem(t, topo.Shape{Kind: c.kind, Hosts: c.hosts, Seed: 4}, c.transfers, c.sources, c.dests)
+		made := func(weights ...float64) (*Planner, *Plan) {
+			t.Helper()
+			for k := range ts {
+				ts[k].Weight = weights[k%len(weights)]
+			}
+			return planned(t, n, Options{MaxMin: true}, ts...)
+		}
+		_, alike := made(1)
+		_, heavy := made(1000)
+		for pair, want := range alike.rates {
+			if got := heavy.rates[pair]; math.Abs(got-want) > 1e-4*want {
+				t.Errorf("%s: %v has %v where all weigh 1000, and %v where all weigh 1", c.kind, pair, got, want)
+			}
+		}
+		if c.sources*c.dests > 1 {
+			continue
+		}
+		// Each has one pipeline: fair is what they come to when all are filled together, and a little of what wide links keep free against rounding.
+		spare := 1e-6 * slices.Max(n.rate)
+		for _, weights := range [][]float64{{1}, {1000}, {100, 300, 1000}} {
+			p, plan := made(weights...)
+			rates := p.fair(p.first, slices.Clone(n.rate), p.weight)
+			for i, want := range rates {
+				q := p.first[i]
+				if got := plan.Rate(Pair{q.demand, int(q.hosts[1])}); got < want*(1-1e-4) || got > want*(1+1e-4)+spare {
+					t.Errorf("%s, weights %v: %d has %v, fair is %v", c.kind, weights, q.demand, got, want)
+				}
+			}
 		}
 	}
 }

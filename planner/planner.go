@@ -402,7 +402,7 @@ func (p *Planner) rated(g *generation) ([]pipe, []float64, error) {
 // could rise on share what is left.
 func (p *Planner) risen() (pipes []pipe, rates []float64) {
 	switch {
-	case p.tide != nil && p.tide.g.solved() && (p.uneven() || p.tide.height > 0 || p.tide.g.market.rate(p.tide.above) >= p.theta.theta*(1-1e-6)):
+	case p.tide != nil && p.tide.g.solved() && (p.uneven() || p.tide.height > 0 || p.tide.high() >= p.theta.theta*(1-1e-6)):
 		pipes, rates = slices.Clone(p.tide.g.pipes), p.tide.g.rates()
 		p.net.fit(pipes, rates)
 	case p.theta != nil && !p.uneven(): // theta knows no weights, and gives lower priorities what higher ones would have

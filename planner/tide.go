@@ -15,7 +15,9 @@ import (
 // still rise have to be above theirs by what is to be as large as can be.
 type tide struct {
 	g      *generation
-	above  int32      // the column of how far
+	above  int32      // the column of how far, for the heaviest
+	heavy  float64    // what that weighs
+	worth  float64    // of the column
 	height float64    // what those that rise have for certain, for each unit of weight; bytes per second
 	rising []member   // and all that are to have the same
 	later  [][]member // classes whose turn has not come
@@ -59,18 +61,31 @@ func (t *tide) next() {
 	}
 }
 
-// lift makes a column of how far those that rise are above what they have for certain.
+// lift makes a column of how far those that rise are above what they have for certain. It is worth as much as they are many, by weights of which the
+// largest is 1: so a byte per second at one of them has a price of 1 on average, as where throughput is planned for, and is not
+// rounding beside what pricing and programs take for nothing. The lightest may have all of that price, for its part of a byte; a
+// floor that is missed must cost far more.
 func (t *tide) lift() {
+	light := math.Inf(1)
+	t.heavy = 0
+	for _, m := range t.rising {
+		w := t.g.demands[m.demand].weight
+		t.heavy, light = max(t.heavy, w), min(light, w)
+	}
+	t.worth = min(float64(len(t.rising)), penalty/100*light/t.heavy)
 	entries := make([]lp.Entry, len(t.rising))
 	for i, m := range t.rising {
-		entries[i] = lp.Entry{At: t.g.floors[m], Value: t.g.demands[m.demand].weight}
+		entries[i] = lp.Entry{At: t.g.floors[m], Value: t.g.demands[m.demand].weight / t.heavy}
 	}
 	if t.above > 0 {
 		t.g.market.prog.Cost[t.above] = 0
 	}
-	t.above = t.g.market.prog.Column(1, entries...)
+	t.above = t.g.market.prog.Column(t.worth, entries...)
 	t.g.bound, t.slow, t.mark = math.Inf(1), 0, 0
 }
+
+// high is what those that rise have in the last solution for each unit of weight, in bytes per second.
+func (t *tide) high() float64 { return t.height + t.g.market.rate(t.above)/t.heavy }
 
 // round is one round of column generation. A level that is proved but for near of its height is taken. It says whether
 // any pair still rises.
@@ -86,26 +101,29 @@ func (t *tide) round(near float64) (more bool, err error) {
 	}
 	prices := t.g.market.sol.Y
 	added := t.g.price(false)
-	high := t.height + t.g.market.rate(t.above)
+	high := t.high()
 	if high > t.mark*(1+1e-3) {
 		t.mark, t.slow = high, 0
 	} else {
 		t.slow++
 	}
-	if added > 0 && t.height+t.g.bound > high*(1+near) && !(t.slow > 3 && t.g.greedy()) {
+	if added > 0 && t.height+t.g.bound/t.worth/t.heavy > high*(1+near) && !(t.slow > 3 && t.g.greedy()) {
 		return true, nil
 	}
-	// Who has a price is as high as can be. One has: the prices of those that rise are 1 together.
+	// Who has a price is as high as can be. One has: their parts of the worth are 1 together.
+	part := func(m member) float64 {
+		return prices[t.g.floors[m]] * t.g.demands[m.demand].weight / t.heavy / t.worth
+	}
 	var on []member
 	dearest := 0.0
 	for _, m := range t.rising {
-		dearest = max(dearest, prices[t.g.floors[m]]*t.g.demands[m.demand].weight)
+		dearest = max(dearest, part(m))
 	}
 	const rounding = 1e-6 // as far as this below, so that it is no obstacle to those that rise on
 	for _, m := range t.rising {
 		w := t.g.demands[m.demand].weight
 		t.g.market.prog.B[t.g.floors[m]] = -(1 - rounding) * w * high / t.g.market.unit
-		if v := prices[t.g.floors[m]] * w; v <= 1e-7 && v < dearest {
+		if v := part(m); v <= 1e-7 && v < dearest {
 			on = append(on, m)
 		}
 	}
