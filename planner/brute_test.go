@@ -301,10 +301,15 @@ func reference(net *Network, price []float64, t *subtree, value []float64) (prof
 
 // With many leaves below a switch and many switches nothing is better than best either.
 func TestBestOfMany(t *testing.T) {
+	chained := 0
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 41))
 		ns, nd := 1+rng.IntN(4), 5+rng.IntN(40)
-		n := testTree(rng, 1+rng.IntN(8), ns+nd+rng.IntN(5), false)
+		switches := 1 + rng.IntN(8)
+		if seed%3 == 2 {
+			switches += 60
+		}
+		n := testTree(rng, switches, ns+nd+rng.IntN(5), false)
 		s, d := n.draw(rng, ns, nd)
 		price := make([]float64, len(n.rate))
 		for i := range price {
@@ -313,6 +318,11 @@ func TestBestOfMany(t *testing.T) {
 			}
 		}
 		sub := n.subtree(s, d)
+		for i := range sub.place {
+			if sub.chained(i) {
+				chained++
+			}
+		}
 		values := make([]float64, len(sub.place))
 		for i := range values {
 			values[i] = float64(rng.IntN(3)) + rng.Float64()*float64(seed%2)
@@ -339,6 +349,9 @@ func TestBestOfMany(t *testing.T) {
 		if want := reference(n, price, sub, values); math.Abs(profit-want) > 1e-9 || math.Abs(got-want) > 1e-9 {
 			t.Fatalf("seed %d: said %v, pipelines are worth %v, the best are worth %v", seed, profit, got, want)
 		}
+	}
+	if chained < 300 {
+		t.Errorf("%d switches in chains: too few to tell", chained)
 	}
 }
 
@@ -373,6 +386,58 @@ func TestBestOfVeryMany(t *testing.T) {
 		}
 		if took > 50<<20 {
 			t.Errorf("it took %d MB of memory for %d sources and %d destinations", took>>20, sources, dests)
+		}
+	}
+}
+
+// What pricing needs does not grow with the length of a chain of switches, whichever end of it is nearer to the root.
+func TestBestBehindManySwitches(t *testing.T) {
+	const switches, dests = 2000, 2000
+	for _, turned := range []bool{false, true} {
+		var names []string
+		var links []edge
+		link := func(a, b int) { links = append(links, edge{A: a, B: b, Rate: 100, Back: 100}) }
+		near, far := dests+1, dests+switches
+		if turned {
+			near, far = far, near
+		}
+		for h := range dests + 1 {
+			names = append(names, fmt.Sprintf("h%d", h))
+			if h == 0 {
+				link(h, near)
+			} else {
+				link(h, far)
+			}
+		}
+		for s := range switches {
+			names = append(names, fmt.Sprintf("s%d", s))
+			if s > 0 {
+				link(dests+s, dests+1+s)
+			}
+		}
+		n := newNetwork(dests+1, names, links, nil)
+		all := make([]int32, dests)
+		for i := range all {
+			all[i] = int32(i + 1)
+		}
+		sub := n.subtree([]int32{0}, all)
+		values := make([]float64, len(sub.place))
+		for i := range values {
+			values[i] = 1
+		}
+		price := make([]float64, len(n.rate))
+		for i := range price {
+			price[i] = 0.25
+		}
+		var walks [][]int32
+		var profit float64
+		took := allocated(func() { walks, profit = (&pricer{net: n, price: price}).best(sub, values) })
+		// One pipeline, over the chain once.
+		if want := dests*0.5 - (switches-1)*0.25; len(walks) != 1 || len(walks[0]) != dests+1 || math.Abs(profit-want) > 1e-6 {
+			t.Errorf("%d pipelines worth %v, want one worth %v", len(walks), profit, want)
+		}
+		if took > 10<<20 {
+			t.Errorf("it took %d MB of memory for %d switches and %d destinations", took>>20, switches, dests)
 		}
 	}
 }

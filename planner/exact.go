@@ -166,6 +166,10 @@ func (t *subtree) tie(have []crossing) (walks [][]int32) {
 			ends[i] = leaf(t.place[i], t.kind[i], have[i])
 			continue
 		}
+		if t.chained(i) && have[i] == have[t.children[i][0]] {
+			ends[i] = ends[t.children[i][0]]
+			continue
+		}
 		of = of[:0]
 		for _, ch := range t.children[i] {
 			of = append(of, ends[ch])

@@ -24,8 +24,10 @@ type pricer struct {
 	last, least, total []float64
 }
 
-// band is what a subtree is worth, the price of the link above it included, for each crossing.
+// band is what a subtree is worth, the price of what is above it included, for each crossing.
 type band struct {
+	up, down float64 // what a walk pays that goes out, and one that comes in: on the link above, or all links of a chain (see chained)
+
 	lo, hi  int32
 	worth   []float64 // by n - lo: n walks go out, -n come in
 	through float64
@@ -87,8 +89,8 @@ func (p *pricer) choices(n int) []choice {
 //
 // One pass from the leaves up keeps for each subtree what it is worth for each number of walks
 // that leave or enter it. The number of walks in a switch's sum is never cut off at what its own link could use: a
-// first child's surplus serves the next. O(sources + destinations × log) for each switch below a switch and for all leaves below one together; only where
-// several subtrees with sources below one switch are odd (see smooth), O(destinations²) for each.
+// first child's surplus serves the next. O(sources + destinations × log) for each switch below a switch and for all leaves below one together, and nothing of that for
+// the switches of a chain (see chained); only where several subtrees with sources below one switch are odd (see smooth), O(destinations²) for each.
 func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit float64) {
 	p.numbers, p.chosen = p.numbers[:0], p.chosen[:0]
 	if cap(p.bands) < len(t.place) {
@@ -96,14 +98,27 @@ func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit floa
 	}
 	p.bands = p.bands[:len(t.place)]
 	have := make([]crossing, len(t.place))
-	for i := len(t.place) - 1; i >= 0; i-- {
-		up, down := 0.0, 0.0
-		if c := t.up[i]; c >= 0 {
-			up, down = p.price[p.net.capacity[c]], p.price[p.net.capacity[c^1]]
+	for i, c := range t.up {
+		if b := &p.bands[i]; c >= 0 {
+			b.up, b.down = p.price[p.net.capacity[c]], p.price[p.net.capacity[c^1]]
+		} else {
+			b.up, b.down = 0, 0
 		}
+	}
+	for i := range t.place {
+		if t.chained(i) {
+			b, below := &p.bands[i], &p.bands[t.children[i][0]]
+			below.up, below.down = below.up+b.up, below.down+b.down
+		}
+	}
+	for i := len(t.place) - 1; i >= 0; i-- {
 		b := &p.bands[i]
+		up, down := b.up, b.down
 		b.steps = b.steps[:0]
 		switch {
+		case t.chained(i): // what crosses the link below crosses that above as well, and pays for both there
+			below := &p.bands[t.children[i][0]]
+			b.lo, b.hi, b.worth, b.through, b.lend = below.lo, below.hi, below.worth, below.through, below.lend
 		case t.kind[i] == dest:
 			b.lo, b.hi, b.worth = -1, 0, p.floats(2)
 			b.worth[0], b.worth[1] = value[i]-down, 0
@@ -148,16 +163,20 @@ func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit floa
 				b.worth[n-b.lo], b.begin[n-b.lo] = best, int8(with)
 			}
 			b.through, b.lend = at(needy, 0)-up-down, at(fed, 0)-up-down
-			if t.up[i] == -1 {
-				profit += b.worth[-b.lo]
-			}
+		}
+		if t.up[i] == -1 {
+			profit += b.worth[-b.lo]
 		}
 	}
 	if profit <= 0 {
 		return nil, 0
 	}
 	for i := range t.place {
-		if len(t.children[i]) == 0 {
+		switch {
+		case len(t.children[i]) == 0:
+			continue
+		case t.chained(i):
+			have[t.children[i][0]] = have[i]
 			continue
 		}
 		b := &p.bands[i]

@@ -106,6 +106,11 @@ func (n *Network) subtree(sources, dests []int32) *subtree {
 	return t
 }
 
+// chained says whether there is another switch below i and nothing else: one chain of links, on all of which the same walks cross.
+func (t *subtree) chained(i int) bool {
+	return len(t.children[i]) == 1 && t.kind[t.children[i][0]] == passer
+}
+
 // At the link above a subtree the walks of a plan cross in one of these ways. A walk that
 // crosses it several times, or several walks that cross it both ways, can be
 // rearranged so that they use no link more often than before; so there are no others.
