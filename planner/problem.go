@@ -77,40 +77,17 @@ func (n *Network) normal(index int, t Transfer) (demand, []Unreachable, error) {
 			}
 		}
 	}
+	apart, reached := n.apart(d.sources, d.dests)
 	var lost []Unreachable
-	direct := func(from []int32, to int32) bool {
-		return slices.ContainsFunc(from, func(s int32) bool { return n.width(s, to) > 0 })
-	}
-	var near, far []int32
-	for _, h := range d.dests {
-		if direct(d.sources, h) {
-			near = append(near, h)
-		} else {
-			far = append(far, h)
-		}
-	}
-	// Where routes are free to be odd, a destination may have to pass on to another. Each that is reached is asked once.
-	for !n.tree && len(near) > 0 && len(far) > 0 {
-		last := near[len(near)-1]
-		near = near[:len(near)-1]
-		far = slices.DeleteFunc(far, func(h int32) bool {
-			passes := n.width(last, h) > 0
-			if passes {
-				near = append(near, h)
+	if len(apart) > 0 {
+		why := n.reasons(d.sources, reached)
+		d.dests = slices.DeleteFunc(d.dests, func(h int32) bool {
+			if apart[h] {
+				lost = append(lost, Unreachable{index, int(h), why(h)})
 			}
-			return passes
+			return apart[h]
 		})
 	}
-	is = make(map[int32]bool, len(far))
-	var told []int32
-	if len(far) > 0 {
-		told = make([]int32, len(n.capacity))
-	}
-	for _, h := range far {
-		is[h] = true
-		lost = append(lost, Unreachable{index, int(h), n.whyNot(d.sources, h, told)})
-	}
-	d.dests = slices.DeleteFunc(d.dests, func(h int32) bool { return is[h] })
 	if n.tree {
 		d.sub = n.subtree(d.sources, d.dests)
 	} else {
@@ -119,23 +96,123 @@ func (n *Network) normal(index int, t Transfer) (demand, []Unreachable, error) {
 	return d, lost, nil
 }
 
-// whyNot says why nothing comes from any of the sources to h. told is memory from one h to the next, by channel: 1 more than the last h for which it has been
-// counted, 0 at first. O(the ways).
-func (n *Network) whyNot(sources []int32, h int32, told []int32) string {
+// apart are the destinations that nothing can come to, and where there are any what flood says. Mostly each has a way from the source from which the one before
+// has one, and nobody else is asked. On a tree flood knows of the others; elsewhere it knows of those for whom no source has to be asked, and O(ways) are.
+func (n *Network) apart(sources, dests []int32) (apart map[int32]bool, reached []bool) {
+	from := sources[0]
+	direct := func(to int32) bool {
+		if n.width(from, to) > 0 {
+			return true
+		}
+		if reached == nil {
+			reached = n.flood(sources, dests)
+		}
+		if n.tree || !reached[to] {
+			return reached[to]
+		}
+		i := slices.IndexFunc(sources, func(s int32) bool { return n.width(s, to) > 0 })
+		if i >= 0 {
+			from = sources[i]
+		}
+		return i >= 0
+	}
+	var near, far []int32
+	apart = map[int32]bool{}
+	for _, h := range dests {
+		if direct(h) {
+			near = append(near, h)
+			continue
+		}
+		apart[h] = true
+		if reached[h] {
+			far = append(far, h)
+		}
+	}
+	// Where routes are free to be odd, a destination may have to pass on to another. Each that is reached is asked once.
+	for len(near) > 0 && len(far) > 0 {
+		last := near[len(near)-1]
+		near = near[:len(near)-1]
+		far = slices.DeleteFunc(far, func(h int32) bool {
+			passes := n.width(last, h) > 0
+			if passes {
+				near = append(near, h)
+				delete(apart, h)
+			}
+			return passes
+		})
+	}
+	return apart, reached
+}
+
+// flood says by place whether the sources' data could come there if switches and destinations passed it on over all channels that carry something.
+// On a tree, where ways are unique, it then does come there; elsewhere routes may lead over others. O(channels).
+func (n *Network) flood(sources, dests []int32) []bool {
+	reached, passes := make([]bool, len(n.out)), make([]bool, len(n.out))
+	for _, h := range dests {
+		passes[h] = true
+	}
+	for p := n.hosts; p < len(n.out); p++ {
+		passes[p] = true
+	}
+	next := slices.Clone(sources)
+	for _, s := range sources {
+		reached[s] = true
+	}
+	for len(next) > 0 {
+		p := next[len(next)-1]
+		next = next[:len(next)-1]
+		for _, c := range n.out[p] {
+			if q := n.to(c); !reached[q] && n.of(c) > 0 {
+				reached[q] = true
+				if passes[q] {
+					next = append(next, q)
+				}
+			}
+		}
+	}
+	return reached
+}
+
+// reasons says why nothing comes to a host. reached is as flood has it: who has no link but to a switch that nothing comes to either shares the reason of that. When somebody
+// has enough, reasons that are not known yet are left out.
+func (n *Network) reasons(sources []int32, reached []bool) func(h int32) string {
+	told := make([]int32, len(n.capacity))
+	known := map[int32]string{} // by place
+	return func(h int32) string {
+		at := h
+		if len(n.out[h]) == 1 {
+			if s := n.to(n.out[h][0]); s >= int32(n.hosts) && !reached[s] {
+				at = s
+			}
+		}
+		if why, ok := known[at]; ok {
+			return why
+		}
+		if n.enough != nil && n.enough() {
+			return "no route from any of its sources, or none that crosses no link of rate 0"
+		}
+		known[at] = n.whyNot(sources, at, told)
+		return known[at]
+	}
+}
+
+// whyNot says why nothing comes from any of the sources to a place. told is memory from one place to the next, by channel: 1 more than the last one for which
+// it has been counted, 0 at first. O(the ways).
+func (n *Network) whyNot(sources []int32, to int32, told []int32) string {
 	var zero []string // three of them at most
 	links, apart := 0, 0
 	for _, s := range sources {
-		path, ok := n.way(n.path[:0], s, h)
+		path, ok := n.way(n.path[:0], s, to)
 		n.path = path
 		if !ok {
 			apart++
 			continue
 		}
 		i := slices.IndexFunc(path, func(c int32) bool { return n.of(c) == 0 })
-		if i < 0 || told[path[i]] == h+1 {
+		if i < 0 || told[path[i]] == to+1 {
 			continue
 		}
-		told[path[i]] = h + 1
+		told[path[i]] = to + 1
 		if links++; links <= 3 {
 			zero = append(zero, fmt.Sprintf("%s → %s", n.names[n.from(path[i])], n.names[n.to(path[i])]))
 		}

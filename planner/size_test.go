@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"testing"
@@ -87,6 +88,102 @@ func TestUnreachableFromMany(t *testing.T) {
 	}
 	if got > 5<<20 {
 		t.Errorf("it took %d MB of memory", got>>20)
+	}
+}
+
+// Of very many sources and destinations not each with each is asked for a way, whether there is one or not.
+func TestAsksForFewWays(t *testing.T) {
+	const sources, dests = 2000, 2000
+	all := make([]int, sources+dests)
+	for h := range all {
+		all[h] = h
+	}
+	for _, feeds := range []int{-1, 0, sources - 1} { // the source whose own link carries something
+		rates := make([][2]float64, sources+dests)
+		for h := range rates {
+			rates[h] = [2]float64{0, 1000}
+		}
+		if feeds >= 0 {
+			rates[feeds][0] = 1000
+		}
+		n := star(rates...)
+		asked := 0
+		n.tree, n.route = false, func(path []int32, from, to int32) ([]int32, bool) { // up from a host, and down to another
+			asked++
+			path = append(path, n.out[from][0])
+			if to < int32(n.hosts) {
+				path = append(path, n.out[to][0]^1)
+			}
+			return path, true
+		}
+		d, lost, err := n.normal(0, Transfer{Sources: all[:sources], Destinations: all[sources:]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := dests
+		if feeds < 0 {
+			want = 0
+		}
+		if len(d.dests) != want || len(d.dests)+len(lost) != dests {
+			t.Errorf("%d can be reached, %d cannot; want %d", len(d.dests), len(lost), want)
+		}
+		if asked > 2*(sources+dests) {
+			t.Errorf("asked for %d ways", asked)
+		}
+	}
+}
+
+// Who is reached is who has a way from a source, or from one who is, and each is told the reason of its own.
+func TestReached(t *testing.T) {
+	shared := 0
+	for seed := range uint64(600) {
+		rng := rand.New(rand.NewPCG(seed, 61))
+		ns, nd := 1+rng.IntN(4), 2+rng.IntN(10)
+		var n *Network
+		if seed%2 == 0 {
+			n = testTree(rng, 1+rng.IntN(6), ns+nd, true)
+		} else {
+			n = testGraph(rng, 3+rng.IntN(4), ns+nd)
+		}
+		for c := range n.rate {
+			if rng.IntN(6) == 0 {
+				n.rate[c], n.said[c] = 0, 0
+			}
+		}
+		s, d := n.draw(rng, ns, nd)
+		from := slices.Clone(s)
+		want := map[int32]bool{}
+		for len(from) > 0 {
+			for _, h := range d {
+				if !want[h] && n.width(from[0], h) > 0 {
+					want[h] = true
+					from = append(from, h)
+				}
+			}
+			from = from[1:]
+		}
+		got, lost, err := n.normal(0, Transfer{Sources: ints(s), Destinations: ints(d)})
+		if err != nil || len(got.dests) != len(want) || len(got.dests)+len(lost) != len(d) {
+			t.Fatalf("seed %d: %d are reached and %d lost, %v; %d of %d can be reached", seed, len(got.dests), len(lost), err, len(want), len(d))
+		}
+		for _, h := range got.dests {
+			if !want[h] {
+				t.Fatalf("seed %d: nothing can come to %d", seed, h)
+			}
+		}
+		reasons := map[string]bool{}
+		for _, u := range lost {
+			if why := n.whyNot(s, int32(u.Destination), make([]int32, len(n.capacity))); u.Reason != why {
+				t.Fatalf("seed %d: %d is told %q, and its own reason is %q", seed, u.Destination, u.Reason, why)
+			}
+			if reasons[u.Reason] {
+				shared++
+			}
+			reasons[u.Reason] = true
+		}
+	}
+	if shared < 100 {
+		t.Errorf("%d have the reason of another: too few to tell", shared)
 	}
 }
 

@@ -84,13 +84,19 @@ Modes, from the plainest to the best:
 			if err != nil {
 				return usageError{err}
 			}
-			for _, t := range transfers {
-				if _, err := p.Add(t); err != nil {
-					return fmt.Errorf("%s: %w", args[1], err)
+			add := func() (added int, err error) { // one transfer may take long where routes avoid no links that carry nothing
+				for _, t := range transfers {
+					if _, err := p.Add(t); err != nil {
+						return added, fmt.Errorf("%s: %w", args[1], err)
+					}
+					if added++; ctx.Err() != nil {
+						return added, errInterrupted
+					}
 				}
-				if ctx.Err() != nil {
-					return errInterrupted
-				}
+				return added, nil
+			}
+			if _, err := asLongAs(ctx, add); err != nil {
+				return err
 			}
 			for more := true; more; more = more && !o.Enough() { // once in any case: the floor is found by it
 				if more, err = p.Step(); err != nil {
