@@ -16,6 +16,9 @@ import (
 //	nobody's ──claim──> claimed ──arrived──> here      all here: digests combine to the piece's
 //	    ^──────────────────┘ given up
 //
+// Who brings a block that another is writing waits for that: if it said at once that it was of no use, the loop would ask it for the same again, and on
+// a disk that stalls again and again.
+//
 // A whole piece stays, and nothing of it can be claimed, until the loop has
 // heard of it and drops it.
 type assembly struct {
@@ -23,6 +26,7 @@ type assembly struct {
 	algorithm func(p int) piece.Algorithm
 
 	mu       sync.Mutex // guards what follows
+	written  *sync.Cond // nobody writes a block any more that somebody wrote
 	partials map[int]*partial
 	joins    map[piece.Algorithm]func(sum1, sum2 uint64) uint64 // the digests of what is before a whole block, and of it
 }
@@ -42,7 +46,9 @@ const (
 )
 
 func newAssembly(l piece.Layout, a func(p int) piece.Algorithm) *assembly {
-	return &assembly{layout: l, algorithm: a, partials: map[int]*partial{}, joins: map[piece.Algorithm]func(sum1, sum2 uint64) uint64{}}
+	made := &assembly{layout: l, algorithm: a, partials: map[int]*partial{}, joins: map[piece.Algorithm]func(sum1, sum2 uint64) uint64{}}
+	made.written = sync.NewCond(&made.mu)
+	return made
 }
 
 // expect allows rank to give blocks of a piece.
@@ -65,16 +71,21 @@ func (a *assembly) under(p int) bool {
 	return a.partials[p] != nil
 }
 
-// claim gives a reader the right to write a block, or says that it is not wanted from it.
+// claim gives a reader the right to write a block, or says that it is not wanted from it. While another one writes it, it waits.
 func (a *assembly) claim(rank, p, block int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	x := a.partials[p]
-	if x == nil || !x.asked[rank] || x.state[block] != nobodys {
-		return false
+	for {
+		x := a.partials[p]
+		switch {
+		case x == nil || !x.asked[rank] || x.state[block] == here:
+			return false
+		case x.state[block] == nobodys:
+			x.state[block] = claimed
+			return true
+		}
+		a.written.Wait()
 	}
-	x.state[block] = claimed
-	return true
 }
 
 // giveUp returns a claimed block that did not arrive.
@@ -83,6 +94,7 @@ func (a *assembly) giveUp(p, block int) {
 	defer a.mu.Unlock()
 	if x := a.partials[p]; x != nil && x.state[block] == claimed {
 		x.state[block] = nobodys
+		a.written.Broadcast()
 	}
 }
 
@@ -102,6 +114,7 @@ func (a *assembly) arrived(rank, p, block int, sum uint64) outcome {
 		return outcome{}
 	}
 	x.state[block], x.sums[block], x.from[block] = here, sum, rank
+	a.written.Broadcast()
 	if x.left--; x.left > 0 {
 		return outcome{}
 	}

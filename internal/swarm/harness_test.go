@@ -158,6 +158,7 @@ type disk struct {
 	b       []byte
 	corrupt func(off int64, b []byte) // changes what is read, as a lying node would
 	full    int64                     // writes past this fail; zero: none
+	slow    time.Duration             // what a write takes
 }
 
 func (d *disk) ReadAt(p []byte, off int64) (int, error) {
@@ -174,6 +175,7 @@ func (d *disk) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func (d *disk) WriteAt(p []byte, off int64) (int, error) {
+	time.Sleep(d.slow)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.full > 0 && off+int64(len(p)) > d.full {
