@@ -1,11 +1,15 @@
 package freshet_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +99,51 @@ func TestBadNode(t *testing.T) {
 		says(t, c.refused(t, freshet.Spec{Source: source, Dest: dest, Nodes: []string{"n2"}}), "n2", "down")
 		untouched(t)
 	})
+}
+
+// TestHeldFileChanges has a file written over, at its size, when its node has said that it holds the object and before the job begins there.
+// The source has no checksum that could tell.
+func TestHeldFileChanges(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	data := random(9, 1<<20)
+	dest := c.dest("held", "model")
+	var changes atomic.Bool
+	var proofs atomic.Int32
+	changed := make(chan struct{})
+	change := sync.OnceFunc(func() { close(changed) })
+	defer change()
+	source := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if lo, hi, _ := span(r); changes.Load() && hi-lo == 4<<10 { // which a node reads when it has looked at what it holds
+			if proofs.Add(1) == 2 {
+				if err := os.WriteFile(on(dest, "n1"), random(10, len(data)), 0o644); err != nil {
+					t.Error(err)
+				}
+				change()
+			}
+			<-changed
+		}
+		w.Header().Set("ETag", `"v1"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+	}) + "/model"
+	spec := freshet.Spec{Source: source, Dest: dest, Piece: 256 * unit.KiB}
+	arrived(t, c.run(t, spec), data)
+	if err := os.Remove(on(dest, "n0")); err != nil {
+		t.Fatal(err)
+	}
+	changes.Store(true)
+	j := c.run(t, spec)
+	changes.Store(false)
+	holds(t, on(dest, "n0"), data)
+	if n := status(t, j, "n0"); n.State != freshet.Done {
+		t.Errorf("n0 is %s, want done: %s", n.State, n.Error)
+	}
+	n := status(t, j, "n1")
+	if n.State != freshet.Failed {
+		t.Errorf("n1 is %s, want failed", n.State)
+	}
+	says(t, n.Error, "the file on this node is not what the store has: "+on(dest, "n1")+" was written to", "broadcast again")
+	arrived(t, c.run(t, spec), data)
 }
 
 // TestNodeDies kills one node half-way, in the middle of everything. Its share

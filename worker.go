@@ -429,9 +429,9 @@ func (p *part) run(ctx context.Context) (err error) {
 	dest := p.dest(p.job.Spec)
 	switch held := p.job.Members[self].Held; {
 	case several && held:
-		t, err := p.roots.OpenTree(dest, treeFiles(p.job))
+		t, err := p.roots.OpenTree(dest, p.job.Spec.Source, treeFiles(p.job))
 		if err != nil {
-			return err
+			return heldWrong(err)
 		}
 		defer t.Close()
 		config.File = t
@@ -452,12 +452,12 @@ func (p *part) run(ctx context.Context) (err error) {
 		config.File = timed{t, &p.course.written}
 		config.Commit = func() error { return t.Commit(p.job.Spec.Source) }
 	case held:
-		f, err := p.roots.Open(dest)
+		f, err := p.roots.OpenHeld(dest, p.job.Spec.Source, p.job.Object.Version, p.job.Object.Size)
 		if err != nil {
-			return err
+			return heldWrong(err)
 		}
 		defer f.Close()
-		config.File = readOnly{f}
+		config.File = f
 	default:
 		f, err := p.roots.Create(p.job.ID, dest, o.Size)
 		if err != nil {
@@ -468,11 +468,12 @@ func (p *part) run(ctx context.Context) (err error) {
 		config.Commit = func() error { return f.Commit(landing.Meta{Source: p.job.Spec.Source, Version: p.job.Object.Version}) }
 	}
 	end, err := swarm.Run(ctx, config)
-	p.progress(end)              // what came or was sent since it last said so
-	if err != nil && !end.Done { // once it is done, only others were waited for
-		return err
+	p.progress(end) // what came or was sent since it last said so
+	_, changed := errors.AsType[*landing.ChangedError](err)
+	if err != nil && (!end.Done || changed && p.job.Members[self].Held) { // once it is done, only others were waited for
+		return plainly(err)
 	}
-	return p.digest(config.File)
+	return plainly(p.digest(config.File))
 }
 
 // Layout is how a job's object is cut into pieces; of several objects it needs their list (Job.Files).
@@ -526,11 +527,15 @@ func (p *part) progress(s swarm.Progress) {
 	})
 }
 
-// readOnly is a file that was here before the job.
-type readOnly struct{ *os.File }
+// heldWrong is the error of a file that was to be in its place before the job, and is not.
+func heldWrong(err error) error { return fmt.Errorf("%w: %w", swarm.ErrHeldWrong, err) }
 
-func (readOnly) WriteAt([]byte, int64) (int, error) {
-	return 0, errors.New("the file was here before the job and is not written to")
+// plainly is err, or only what it says of a file that was in its place before the job: where that was noticed is of no use to anybody.
+func plainly(err error) error {
+	if changed, ok := errors.AsType[*landing.ChangedError](err); ok {
+		return heldWrong(changed)
+	}
+	return err
 }
 
 // recorder opens the recording of a job, if it is to have one.

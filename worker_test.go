@@ -1,6 +1,8 @@
 package freshet
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -9,6 +11,8 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/landing"
+	"github.com/freshet/freshet/internal/swarm"
 )
 
 // A file: source is each node's own: a copy of the same size and time will do,
@@ -52,5 +56,21 @@ func TestFileSourceOnAnotherNode(t *testing.T) {
 		if err == nil && own.Version == there.Version {
 			t.Errorf("the copy has the other node's version %q", own.Version)
 		}
+	}
+}
+
+// What is wrong with a file that was here before is said by itself, wherever that was noticed.
+func TestPlainly(t *testing.T) {
+	err := plainly(fmt.Errorf("read pieces 0–7 of s3://b/k from the store: %w", &landing.ChangedError{Path: "/data/model"}))
+	const want = "the file on this node is not what the store has: /data/model was written to, replaced or removed after it had landed: broadcast again"
+	if !errors.Is(err, swarm.ErrHeldWrong) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	other := errors.New("read pieces 0–7 of s3://b/k from the store: it is down")
+	if got := plainly(other); got != other {
+		t.Errorf("got %v, want %v", got, other)
+	}
+	if err := plainly(nil); err != nil {
+		t.Errorf("got %v of nothing", err)
 	}
 }

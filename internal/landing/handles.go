@@ -12,7 +12,7 @@ const mostOpen = 64
 
 // handles are the open files of a tree: those that were used last.
 type handles struct {
-	open func(i int) (*os.File, error)
+	open func(i int) (*os.File, fs.FileInfo, error)
 
 	mu     sync.Mutex // guards what follows
 	by     map[int]*handle
@@ -24,6 +24,7 @@ type handles struct {
 
 type handle struct {
 	f     direct
+	was   fs.FileInfo // what the file was when it was kept, or put in its place; nil: it is a part file
 	users int
 	last  int  // handles.used when it was taken
 	gone  bool // nobody takes it any more: the last user closes it
@@ -37,11 +38,11 @@ func (h *handles) take(i int) (*handle, error) {
 		if h.closed {
 			return nil, fs.ErrClosed
 		}
-		f, err := h.open(i)
+		f, was, err := h.open(i)
 		if err != nil {
 			return nil, err
 		}
-		x = &handle{f: directly(f)}
+		x = &handle{f: directly(f), was: was}
 		h.by[i] = x
 		h.trim()
 	}

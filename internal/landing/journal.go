@@ -234,8 +234,16 @@ func (r *Roots) Held(path, source, version string, size unit.Bytes) (bool, error
 		return false, err
 	}
 	info, err := p.occupant()
-	if err != nil || info == nil || version == "" {
+	if err != nil || info == nil {
 		return false, err
+	}
+	return r.recorded(p, info, source, version, size)
+}
+
+// recorded is Held for a file that is what info says.
+func (r *Roots) recorded(p place, info fs.FileInfo, source, version string, size unit.Bytes) (bool, error) {
+	if version == "" {
+		return false, nil
 	}
 	key, _, err := p.key()
 	if err != nil {
@@ -246,7 +254,7 @@ func (r *Roots) Held(path, source, version string, size unit.Bytes) (bool, error
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look up what landed at %s: %w", path, err)
+		return false, fmt.Errorf("look up what landed at %s: %w", p.path, err)
 	}
 	var h held
 	if json.Unmarshal(b, &h) != nil {

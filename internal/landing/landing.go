@@ -370,27 +370,6 @@ func freeSpace(f *os.File) (unit.Bytes, error) {
 	}
 }
 
-// Open opens a regular file under the roots for reading.
-func (r *Roots) Open(path string) (*os.File, error) {
-	p, err := r.locate(path)
-	if err != nil {
-		return nil, err
-	}
-	f, err := p.r.OpenFile(p.rel, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would block
-	if err != nil {
-		return nil, p.wrap(err)
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("not a regular file")
-	}
-	if err != nil {
-		f.Close()
-		return nil, p.wrap(err)
-	}
-	return f, nil
-}
-
 // What a landing asks of the file system, in the order of its use. Variables,
 // so that tests can see the order and be a file system that cannot allocate.
 var (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -136,7 +137,7 @@ func TestLandsWholeOrNotAtAll(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("after abort and close: %v", err)
 	}
-	got, err := r.Open(path)
+	got, err := r.OpenHeld(path, "s3://b/k", "v1", 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,10 +349,10 @@ func TestRefusedDestinations(t *testing.T) {
 		}
 	}
 	wantTree(t, dir, before...)
-	if _, err := r.Open(filepath.Join(dir, "fifo")); err == nil {
+	if _, err := r.OpenHeld(filepath.Join(dir, "fifo"), "s", "v", 0); err == nil {
 		t.Error("opened a FIFO")
 	}
-	if _, err := r.Open("/etc/passwd"); err == nil {
+	if _, err := r.OpenHeld("/etc/passwd", "s", "v", 0); err == nil {
 		t.Error("opened a file outside the roots")
 	}
 	for _, job := range []string{"", "a/b", strings.Repeat("j", 65)} {
@@ -524,6 +525,102 @@ func TestHeld(t *testing.T) {
 	if _, err := r.Held("/elsewhere", "s", "v", 1); err == nil {
 		t.Error("held outside the roots, want an error")
 	}
+}
+
+// overwrite writes text to a file that is there, which keeps its number, and gives it a time of its own.
+func overwrite(t *testing.T, path, text string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(path, []byte(text), 0o644), os.Chtimes(path, time.Time{}, info.ModTime().Add(time.Second))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantChanged wants a *ChangedError, of one line, that names path.
+func wantChanged(t *testing.T, err error, path string) {
+	t.Helper()
+	wantError(t, err, path+" was written to, replaced or removed after it had landed")
+	if changed, ok := errors.AsType[*ChangedError](err); ok && changed.Path != path {
+		t.Errorf("%s has changed, want %s", changed.Path, path)
+	} else if err != nil && !ok {
+		t.Errorf("error is %v, want a *ChangedError", err)
+	}
+}
+
+// A file that is not what landed is not opened, and of one that changes while it is open nothing more is read.
+func TestOpenHeld(t *testing.T) {
+	r, dir := openRoots(t)
+	path := filepath.Join(dir, "f")
+	open := func(version string, size unit.Bytes) (*HeldFile, error) {
+		f, err := r.OpenHeld(path, "s", version, size)
+		if err == nil {
+			t.Cleanup(func() { f.Close() })
+		}
+		return f, err
+	}
+	begin := func() *HeldFile {
+		t.Helper()
+		land(t, r, path, []byte("abc"), Meta{"s", "v1"})
+		f, err := open("v1", 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	read := func(f *HeldFile) (string, error) {
+		b := make([]byte, 4)
+		n, err := f.ReadAt(b, 0)
+		return string(b[:n]), err
+	}
+	_, err := open("v1", 3)
+	wantChanged(t, err, path)
+	f := begin()
+	if got, err := read(f); got != "abc" || err != io.EOF {
+		t.Errorf("read %q, %v, want abc and the end", got, err)
+	}
+	if _, err := f.WriteAt([]byte("x"), 0); err == nil {
+		t.Error("what was there before is written to")
+	}
+	if _, err := f.SyscallConn(); err != nil {
+		t.Error(err)
+	}
+	for _, tt := range []struct {
+		version string
+		size    unit.Bytes
+	}{{"v2", 3}, {"v1", 4}, {"", 3}} {
+		_, err := open(tt.version, tt.size)
+		wantChanged(t, err, path)
+	}
+	overwrite(t, path, "xyz")
+	got, err := read(f)
+	if wantChanged(t, err, path); got != "" {
+		t.Errorf("read %q of a file that was written to", got)
+	}
+	_, err = open("v1", 3)
+	wantChanged(t, err, path)
+
+	f = begin()
+	if err := os.Truncate(path, 1); err != nil {
+		t.Fatal(err)
+	}
+	_, err = read(f)
+	wantChanged(t, err, path)
+
+	f = begin()
+	land(t, r, path, []byte("xyz"), Meta{"s", "v2"})
+	if got, err := read(f); got != "abc" || err != io.EOF {
+		t.Errorf("after another was put in its place: read %q, %v, want abc and the end", got, err)
+	}
+	_, err = open("v1", 3)
+	wantChanged(t, err, path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	_, err = open("v2", 3)
+	wantChanged(t, err, path)
 }
 
 func TestSweep(t *testing.T) {

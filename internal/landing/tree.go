@@ -177,7 +177,7 @@ func (r *Roots) CreateTree(job, dir string, files []TreeFile) (*Tree, error) {
 	for i, f := range files {
 		if f.Kept {
 			if t.open.kept[i] = there[i]; there[i] == nil || there[i].Size() != int64(f.Size) {
-				return nil, errors.Join(fmt.Errorf("%s is not the file any more that it was when the job began", t.place(i).path), t.Abort())
+				return nil, errors.Join(&ChangedError{t.place(i).path}, t.Abort())
 			}
 		}
 	}
@@ -295,34 +295,33 @@ func (t *Tree) explain(p place, err error) error {
 	return p.explain(err, t.needs(), t.part)
 }
 
-// openFile opens file i where it is now.
-func (t *Tree) openFile(i int) (*os.File, error) {
+// openFile opens file i where it is now. was is what it is if it is in its place, and nil of a part file.
+func (t *Tree) openFile(i int) (f *os.File, was fs.FileInfo, err error) {
 	p := t.place(i)
-	was := t.open.infos
+	infos := t.open.infos
 	if t.part != "" && t.open.kept[i] != nil {
-		was = t.open.kept
+		infos = t.open.kept
 	} else if t.part != "" {
 		f, err := p.r.OpenFile(t.partName(i), os.O_RDWR, 0)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
-			return f, p.wrap(err)
+			return f, nil, p.wrap(err)
 		}
 	}
-	if was == nil {
-		return nil, fmt.Errorf("%s: the part file is gone: somebody has removed it", p.path)
+	if infos == nil {
+		return nil, nil, fmt.Errorf("%s: the part file is gone: somebody has removed it", p.path)
 	}
-	f, err := p.r.OpenFile(p.rel, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would block
-	if err != nil {
-		return nil, p.wrap(err)
-	}
-	info, err := f.Stat()
-	if err == nil && !same(info, was[i]) {
-		err = errors.New("was replaced meanwhile")
+	f, err = p.r.OpenFile(p.rel, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would block
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, &ChangedError{p.path}
 	}
 	if err != nil {
+		return nil, nil, p.wrap(err)
+	}
+	if err := p.unchanged(f, infos[i]); err != nil {
 		f.Close()
-		return nil, p.wrap(err)
+		return nil, nil, err
 	}
-	return f, nil
+	return f, infos[i], nil
 }
 
 // same says whether two infos are of one file that nobody has written to in between. The number of a file may be given to another.
@@ -385,7 +384,7 @@ func (t *Tree) land(i int) error {
 		return nil
 	}
 	p := t.place(i)
-	from, err := t.openFile(i)
+	from, was, err := t.openFile(i)
 	if err != nil {
 		return err
 	}
@@ -398,12 +397,16 @@ func (t *Tree) land(i int) error {
 	if err := errors.Join(err, to.Close()); err != nil {
 		return t.explain(p, err)
 	}
+	if err := p.unchanged(from, was); err != nil {
+		return err
+	}
 	t.open.kept[i] = nil
 	t.open.forget(i)
 	return nil
 }
 
-// ReadAt reads what was written, also after Commit. As of io.ReaderAt the error is io.EOF at the end.
+// ReadAt reads what was written, also after Commit. As of io.ReaderAt the error is io.EOF at the end. It is a *ChangedError where a
+// file that is in its place may be another by now.
 func (t *Tree) ReadAt(b []byte, off int64) (n int, err error) {
 	if off < 0 || off > int64(t.size()) {
 		return 0, fmt.Errorf("%s: nothing lies at %d of %d", t.dir.path, off, t.size())
@@ -416,6 +419,11 @@ func (t *Tree) ReadAt(b []byte, off int64) (n int, err error) {
 		}
 		defer t.open.give(h)
 		k, err := h.f.ReadAt(b[lo:hi], in)
+		if h.was != nil {
+			if err := t.place(i).unchanged(h.f.File, h.was); err != nil { // the bytes count only if it was the same file until now
+				return err
+			}
+		}
 		n += k
 		if k == hi-lo {
 			return nil
@@ -574,8 +582,8 @@ func (t *Tree) release(landed bool) {
 	t.r.settle(t.dir, filepath.Dir(t.part), landed)
 }
 
-// OpenTree opens files that are in their places, for reading.
-func (r *Roots) OpenTree(dir string, files []TreeFile) (*Tree, error) {
+// OpenTree opens files that are all held (HeldFiles), for reading. The error is a *ChangedError if one is not.
+func (r *Roots) OpenTree(dir, source string, files []TreeFile) (*Tree, error) {
 	t, err := r.tree(dir, files)
 	if err != nil {
 		return nil, err
@@ -584,10 +592,12 @@ func (r *Roots) OpenTree(dir string, files []TreeFile) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, info := range infos {
-		if info == nil || info.Size() != int64(files[i].Size) {
-			return nil, fmt.Errorf("%s is not the file any more that it was when the job began", t.place(i).path)
-		}
+	held, err := t.recorded(source, infos)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.Index(held, false); i >= 0 {
+		return nil, &ChangedError{t.place(i).path}
 	}
 	t.open.open = t.openFile
 	t.open.placed(infos)

@@ -311,7 +311,7 @@ func TestHeldTree(t *testing.T) {
 	r = openAt(t, state, dir)
 	check("landed before a restart", true, "s", model)
 
-	tr, err := r.OpenTree(m, model)
+	tr, err := r.OpenTree(m, "s", model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,13 +326,44 @@ func TestHeldTree(t *testing.T) {
 	wantFiles(t, m, whole)
 
 	path := filepath.Join(m, "config.json")
-	os.WriteFile(path, []byte("[]"), 0o644)
-	os.Chtimes(path, time.Now(), time.Now().Add(time.Second))
+	overwrite(t, path, "[]")
 	check("one overwritten", false, "s", model)
+	_, err = r.OpenTree(m, "s", model)
+	wantChanged(t, err, path)
 	os.Remove(path)
 	check("one removed", false, "s", model)
-	if _, err := r.OpenTree(m, model); err == nil {
-		t.Error("a file is missing and all are opened")
+	_, err = r.OpenTree(m, "s", model)
+	wantChanged(t, err, path)
+}
+
+// Of a file that changes while the tree is open nothing more is read, whether it has been read before or not.
+func TestHeldTreeChanges(t *testing.T) {
+	r, dir := openRoots(t)
+	m := filepath.Join(dir, "m")
+	path := filepath.Join(m, "config.json")
+	for _, before := range []bool{false, true} {
+		if err := begin(t, r, m).Commit("s"); err != nil {
+			t.Fatal(err)
+		}
+		tr, err := r.OpenTree(m, "s", model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		b := make([]byte, len(modelBytes))
+		if before {
+			if _, err := tr.ReadAt(b, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		overwrite(t, path, "[]")
+		n, err := tr.ReadAt(b, 0)
+		if wantChanged(t, err, path); n != 6 {
+			t.Errorf("%d bytes are read, want the 6 before the file that was written to", n)
+		}
+		if n, err := tr.ReadAt(b[:3], 8); err != nil || string(b[:n]) != "voc" {
+			t.Errorf("another file: %q, %v", b[:n], err)
+		}
 	}
 }
 
@@ -450,6 +481,12 @@ func TestTreeKeepsFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer tr.Close()
+		if _, err := tr.ReadAt(b, 0); err != nil {
+			t.Error(err)
+		}
+		overwrite(t, filepath.Join(m, "shard-1"), "theirs")
+		_, err = tr.ReadAt(b, 0)
+		wantChanged(t, err, filepath.Join(m, "shard-1"))
 		os.Remove(filepath.Join(m, "shard-1"))
 		os.WriteFile(filepath.Join(m, "shard-1"), []byte("theirs"), 0o644)
 		os.Chtimes(filepath.Join(m, "shard-1"), time.Now(), time.Now().Add(time.Second))

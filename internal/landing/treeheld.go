@@ -49,7 +49,6 @@ func (r *Roots) rememberTree(p place, source string, files []TreeFile, infos []f
 // one that was written, replaced or restored since then is not, whatever it holds. The error is about the paths, or about a state
 // directory that cannot be read.
 func (r *Roots) HeldFiles(dir, source string, files []TreeFile) ([]bool, error) {
-	none := make([]bool, len(files))
 	t, err := r.tree(dir, files)
 	if err != nil {
 		return nil, err
@@ -58,6 +57,12 @@ func (r *Roots) HeldFiles(dir, source string, files []TreeFile) ([]bool, error) 
 	if err != nil {
 		return nil, err
 	}
+	return t.recorded(source, infos)
+}
+
+// recorded is HeldFiles for files that are what infos say.
+func (t *Tree) recorded(source string, infos []fs.FileInfo) ([]bool, error) {
+	none := make([]bool, len(t.files))
 	if !slices.ContainsFunc(infos, func(i fs.FileInfo) bool { return i != nil }) {
 		return none, nil
 	}
@@ -65,12 +70,12 @@ func (r *Roots) HeldFiles(dir, source string, files []TreeFile) ([]bool, error) 
 	if err != nil {
 		return nil, t.dir.wrap(err)
 	}
-	b, err := r.state.ReadFile(heldTreeName(real, source))
+	b, err := t.r.state.ReadFile(heldTreeName(real, source))
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up what landed below %s: %w", dir, err)
+		return nil, fmt.Errorf("look up what landed below %s: %w", t.dir.path, err)
 	}
 	var h heldTree
 	if json.Unmarshal(b, &h) != nil || h.Path != real || h.Source != source {
@@ -81,7 +86,7 @@ func (r *Roots) HeldFiles(dir, source string, files []TreeFile) ([]bool, error) 
 		was[f.Path] = f
 	}
 	held := none
-	for i, f := range files {
+	for i, f := range t.files {
 		held[i] = infos[i] != nil && f.Version != "" && infos[i].Size() == int64(f.Size) && was[f.Name] == heldFile(f, infos[i])
 	}
 	return held, nil
