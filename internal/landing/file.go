@@ -271,15 +271,23 @@ func syncDirs(p place) error {
 
 // syncDir makes last what was renamed and made in a directory.
 func syncDir(p place, dir string) error {
-	d, err := p.r.Open(dir)
-	if err != nil {
-		return p.wrap(err)
-	}
-	err = errors.Join(syncFile(d), d.Close())
-	if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) { // some file systems cannot
+	if err := syncBelow(p.r, dir); err != nil {
 		return fmt.Errorf("sync directory of %w", p.wrap(err))
 	}
 	return nil
+}
+
+// syncBelow is syncDir below any root.
+func syncBelow(r *os.Root, dir string) error {
+	d, err := r.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(syncFile(d), d.Close())
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) { // some file systems cannot
+		return nil
+	}
+	return err
 }
 
 // Abort leaves nothing behind: the part file goes, and those of its parents

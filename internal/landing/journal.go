@@ -152,7 +152,7 @@ func (r *Roots) sweep(name string) error {
 		return p.wrap(err)
 	case e.Tree:
 		if err := sweepTree(p, e, info); err != nil {
-			return p.wrap(err)
+			return err
 		}
 	case info.Mode().IsRegular() && (inode(info) == e.Inode || e.Inode == 0 && info.Size() == 0):
 		if err := p.r.Remove(e.Part); err != nil {
@@ -180,16 +180,44 @@ func sweepTree(p place, e entry, info fs.FileInfo) error {
 	case inode(info) != e.Inode:
 		return nil
 	}
+	var names []string
+	var errs []error
 	for i, name := range e.Names {
 		if name == "" { // it was there before
 			continue
 		}
-		from, to := filepath.Join(e.Part, strconv.Itoa(i)), filepath.Join(filepath.Dir(e.Part), filepath.FromSlash(name))
-		if err := rename(p.r, from, to); err != nil && !errors.Is(err, fs.ErrNotExist) { // those that are there already
-			return err
+		name = filepath.FromSlash(name)
+		to := place{root: p.root, path: filepath.Join(filepath.Dir(p.path), name), rel: filepath.Join(filepath.Dir(e.Part), name)}
+		names = append(names, to.rel)
+		errs = append(errs, to.put(filepath.Join(e.Part, strconv.Itoa(i))))
+	}
+	if err := errors.Join(errs...); err != nil { // what is left there is the only copy
+		return err
+	}
+	if len(names) > 0 {
+		for _, d := range dirsOf(names) {
+			if err := syncDir(p, d); err != nil && !errors.Is(err, fs.ErrNotExist) { // somebody has removed it since
+				return err
+			}
 		}
 	}
-	return p.r.RemoveAll(e.Part)
+	return p.wrap(p.r.RemoveAll(e.Part))
+}
+
+// put renames a part file to its destination, unless that was done before.
+func (p place) put(from string) error {
+	err := rename(p.r, from, p.rel)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return p.wrap(err)
+	}
+	if _, err := p.r.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	// A directory above the destination is not there: somebody has removed it, or the power failed before its making was on the disk.
+	if err := p.r.MkdirAll(p.parent(), 0o755); err != nil {
+		return p.wrap(err)
+	}
+	return p.wrap(rename(p.r, from, p.rel))
 }
 
 // active says whether e is a landing of this process.

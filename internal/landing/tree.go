@@ -37,7 +37,8 @@ type TreeFile struct {
 //
 // Files that belong together are of use together: half of a new model beside half of the old one is worse than the old one. So none
 // is put in its place before all are whole and synced. Then they are renamed one after the other, which takes some microseconds
-// each. If the process is killed just then the journal has all names, and Sweep goes on where it ended: forward, not back.
+// each. If the process is killed just then the journal has all names, and Sweep goes on where it ended: forward, not back. The names are on
+// the disk before the first of them is there, and so are the directories.
 //
 // Other files in DIR stay. A directory that has not been there could be renamed as a whole, and more cheaply; that would be another way
 // for the first time than for all others.
@@ -454,6 +455,7 @@ func (t *Tree) Commit(source string) error {
 		return err
 	}
 	dirs := t.dirs()
+	made := append(slices.Clone(t.note.Made), t.part)
 	for _, d := range dirs {
 		if info, err := t.dir.r.Stat(d); err == nil && info.IsDir() {
 			continue
@@ -461,9 +463,16 @@ func (t *Tree) Commit(source string) error {
 		if err := t.dir.r.Mkdir(d, 0o755); err != nil {
 			return t.dir.wrap(err)
 		}
+		made = append(made, d)
 	}
-	if err := syncDir(t.dir, t.part); err != nil {
-		return err
+	unsynced := map[string]bool{t.part: true}
+	for _, d := range made {
+		unsynced[filepath.Dir(d)] = true
+	}
+	for d := range unsynced {
+		if err := syncDir(t.dir, d); err != nil {
+			return err
+		}
 	}
 	t.note.Names = nil
 	for i, f := range t.files {
@@ -475,6 +484,9 @@ func (t *Tree) Commit(source string) error {
 	t.open.placed(infos)
 	if err := t.r.writeEntry(t.entry, t.note); err != nil { // from here on it goes forward
 		return err
+	}
+	if err := syncBelow(t.r.state, journalDir); err != nil { // where the state is on another disk no order holds between the two
+		return fmt.Errorf("write down landing: %w", err)
 	}
 	for i := range t.files {
 		if t.note.Names[i] == "" {
@@ -542,9 +554,18 @@ func (t *Tree) syncFile(i int, old fs.FileInfo) (fs.FileInfo, error) {
 
 // dirs are the directories of the files, and those above them below the root, outermost first.
 func (t *Tree) dirs() []string {
-	all := map[string]bool{".": true}
+	var names []string
 	for i := range t.files {
-		for d := t.place(i).parent(); !all[d]; d = filepath.Dir(d) {
+		names = append(names, t.place(i).rel)
+	}
+	return dirsOf(names)
+}
+
+// dirsOf are the directories of files of these names, and those above them, outermost first.
+func dirsOf(names []string) []string {
+	all := map[string]bool{".": true}
+	for _, name := range names {
+		for d := filepath.Dir(name); !all[d]; d = filepath.Dir(d) {
 			all[d] = true
 		}
 	}

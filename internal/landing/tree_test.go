@@ -166,11 +166,61 @@ func TestTreeIsSyncedBeforeItIsRenamed(t *testing.T) {
 	wantFiles(t, m, whole)
 }
 
+// Where the names go, and the directories that were made for them, is on the disk before the first file is renamed: what comes first on another
+// disk does not come first after a power cut.
+func TestTreeIsWrittenDownBeforeItIsRenamed(t *testing.T) {
+	defer func(s func(*os.File) error, m func(*os.Root, string, string) error) { syncFile, rename = s, m }(syncFile, rename)
+	state, dir := t.TempDir(), t.TempDir()
+	r := openAt(t, state, dir)
+	real := r.roots[0].real
+	synced, renamed := map[string]bool{}, false
+	var mu sync.Mutex // guards synced
+	noted := false    // the names had been written when the journal was synced
+	syncFile = func(f *os.File) error {
+		mu.Lock()
+		defer mu.Unlock()
+		rel, err := filepath.Rel(real, f.Name())
+		if f.Name() == filepath.Join(state, journalDir) {
+			rel = journalDir
+			entries, _ := filepath.Glob(filepath.Join(state, journalDir, "*.json"))
+			for _, path := range entries {
+				b, _ := os.ReadFile(path)
+				noted = noted || bytes.Contains(b, []byte("sub/deep/vocab"))
+			}
+		}
+		synced[rel] = true
+		return err
+	}
+	rename = func(root *os.Root, from, to string) error {
+		if !renamed {
+			for _, d := range []string{".", "new", "new/m", "new/m/sub", "new/m/.freshet.job-1.part", journalDir} {
+				if !synced[d] {
+					t.Errorf("%s is put in its place before the directory %s is synced", to, d)
+				}
+			}
+			if !noted {
+				t.Error("the journal was synced before it had the names, or not at all")
+			}
+		}
+		renamed = true
+		return root.Rename(from, to)
+	}
+	m := filepath.Join(dir, "new", "m")
+	if err := begin(t, r, m).Commit("s"); err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, m, whole)
+}
+
 // Killed while the files land they are removed; killed while they are put in their places they all get there.
 func TestSweepOfATree(t *testing.T) {
 	defer func(m func(*os.Root, string, string) error) { rename = m }(rename)
-	for _, after := range []int{-1, 0, 2, 4} { // renames; -1: before it begins
-		t.Run(fmt.Sprint(after), func(t *testing.T) {
+	for _, tt := range []struct {
+		after int    // so many renames; -1: before it begins
+		gone  string // directory that is missing afterwards: its making was not on the disk, or somebody has removed it
+	}{{-1, ""}, {0, ""}, {2, ""}, {4, ""}, {0, "sub"}, {2, "sub/deep"}} {
+		after := tt.after
+		t.Run(fmt.Sprint(after, tt.gone), func(t *testing.T) {
 			state, dir := t.TempDir(), t.TempDir()
 			r := openAt(t, state, dir)
 			m := filepath.Join(dir, "m")
@@ -197,6 +247,11 @@ func TestSweepOfATree(t *testing.T) {
 				rename = (*os.Root).Rename
 			}
 			r.Close() // as if killed: nothing is aborted
+			if tt.gone != "" {
+				if err := os.RemoveAll(filepath.Join(m, tt.gone)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			r = openAt(t, state, dir)
 			if err := r.Sweep(); err != nil {
 				t.Fatal(err)
