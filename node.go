@@ -524,9 +524,8 @@ func openRoots(c *NodeConfig) (*landing.Roots, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := roots.Sweep(); err != nil {
-		roots.Close()
-		return nil, err
+	if err := roots.Sweep(); err != nil { // all else can be used
+		c.Log.Warn("what a killed process left cannot be cleared up; the next start tries again", "err", line(err))
 	}
 	return roots, nil
 }

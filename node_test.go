@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/freshet/freshet"
@@ -82,6 +84,55 @@ func TestShutdownEndsWhatRuns(t *testing.T) {
 		t.Error(err)
 	}
 	holds(t, on(dest, "n0"), data)
+}
+
+// TestStartAfterACrash starts a node where a killed one was putting files in their places, and one of these has become a directory: all
+// else goes on.
+func TestStartAfterACrash(t *testing.T) {
+	t.Parallel()
+	c := newNodes(t)
+	config := c.config(t, "n0")
+	root, err := filepath.EvalSymlinks(config.Roots[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	models, journal := filepath.Join(root, "models"), filepath.Join(config.State, "landing", "landings")
+	part := filepath.Join(models, ".freshet.dead.part")
+	if err := errors.Join(os.MkdirAll(filepath.Join(models, "a"), 0o755), os.Mkdir(part, 0o700), os.MkdirAll(journal, 0o700),
+		os.WriteFile(filepath.Join(part, "0"), []byte("new a"), 0o644), os.WriteFile(filepath.Join(part, "1"), []byte("new b"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := fmt.Sprintf(`{"job":"dead","root":%q,"part":"models/.freshet.dead.part","inode":%d,"tree":true,"names":["a","b"]}`, root, info.Sys().(*syscall.Stat_t).Ino)
+	if err := os.WriteFile(filepath.Join(journal, "dead.json"), []byte(entry), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.start(t, config)
+	c.connect(t)
+	if got, err := os.ReadFile(filepath.Join(models, "b")); string(got) != "new b" {
+		t.Errorf("b holds %q, %v", got, err)
+	}
+	if log := c.log.String(); !strings.Contains(log, "left cannot be cleared up") || !strings.Contains(log, filepath.Join(models, "a")) {
+		t.Errorf("the log does not say what is wrong")
+	}
+	data := random(36, 1<<16)
+	source := fileSource(t, data)
+	arrived(t, c.run(t, freshet.Spec{Source: source, Dest: c.dest("other", "model")}), data)
+	spec := freshet.Spec{Source: source, Dest: c.dest("models", "model")}
+	j := c.run(t, spec)
+	says(t, j.Error, "job dead was cut short", filepath.Join(models, "a"))
+	if err := os.Remove(filepath.Join(models, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if j = c.run(t, spec); j.State != freshet.Done {
+		t.Errorf("job is %s, want done: %s", j.State, j.Error)
+	}
+	if got, err := os.ReadFile(filepath.Join(models, "a")); string(got) != "new a" {
+		t.Errorf("a holds %q, %v", got, err)
+	}
 }
 
 func TestErrorsHaveNames(t *testing.T) {

@@ -125,6 +125,9 @@ func (f *File) make() error {
 	r, p := f.r, f.p
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.finish(p); err != nil {
+		return err
+	}
 	key, above, err := p.key()
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package landing
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,10 @@ type entry struct {
 	Inode uint64   `json:"inode,omitzero"` // of the part file; zero: it was about to be made
 	Tree  bool     `json:"tree,omitempty"` // the part file is a directory of several
 
+	// RootInode tells the root from the directory upon which its file system is mounted. The number of the device would
+	// not: after a restart many file systems have another. Zero: an older release wrote this.
+	RootInode uint64 `json:"root_inode,omitzero"`
+
 	// Names are, while the files of a tree are being put in their places, where they go; below the directory of the part file.
 	Names []string `json:"names,omitempty"`
 }
@@ -48,6 +53,7 @@ func (r *Roots) writeEntry(name string, e entry) error {
 // begin writes a landing down, makes the directories between above and its part file, and that with put, which says what it has
 // made. After an error nothing of it is left. It needs r.mu.
 func (r *Roots) begin(p place, above string, e *entry, put func() (fs.FileInfo, error)) (err error) {
+	e.RootInode = p.inode
 	for d := filepath.Dir(e.Part); d != above; d = filepath.Dir(d) {
 		e.Made = append([]string{d}, e.Made...)
 	}
@@ -109,8 +115,9 @@ func (r *Roots) writeState(path string, v any) error {
 
 // Sweep removes what landings of a killed process left: part files, if they
 // are the ones it made, and empty directories that it made for them. Files that were just being put in their places it puts there. Landings
-// of roots that this process does not have wait for one that has. It is called
-// at start; landings under way in this process are not touched.
+// of roots that this process does not have, or upon which a file system is not mounted yet, wait for one that has. It is called
+// at start; landings under way in this process are not touched. After an error the roots can be used; where files
+// could not be put in their places nothing else lands until they can.
 func (r *Roots) Sweep() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,8 +149,11 @@ func (r *Roots) sweep(name string) error {
 			p = place{root: root, path: filepath.Join(root.dir, e.Part), rel: e.Part}
 		}
 	}
-	if p.r == nil || r.active(e) {
+	if p.r == nil || r.active(e) || e.RootInode != 0 && e.RootInode != p.inode {
 		return nil
+	}
+	if len(e.Names) > 0 {
+		r.left[name] = e
 	}
 	info, err := p.r.Lstat(e.Part)
 	switch {
@@ -166,7 +176,25 @@ func (r *Roots) sweep(name string) error {
 	for _, d := range e.Made { // what is in use by now is nobody's to remove
 		delete(r.made, filepath.Join(p.real, d))
 	}
+	delete(r.left, name)
 	return r.state.Remove(name)
+}
+
+// finish goes on with what Sweep could not end, before something newer lands at p, which is a file or a tree's directory. Where files of an older job
+// still cannot be put in their places in the same directory nothing may: a later start would put them over it. It needs r.mu.
+func (r *Roots) finish(p place) error {
+	within := func(a, b string) bool {
+		rel, err := filepath.Rel(b, a)
+		return err == nil && filepath.IsLocal(rel)
+	}
+	path := filepath.Join(p.real, p.rel)
+	for name, e := range r.left {
+		err := r.sweep(name)
+		if old := filepath.Join(e.Root, filepath.Dir(e.Part)); err != nil && (within(path, old) || within(old, path)) {
+			return fmt.Errorf("job %s was cut short while it put its files in their places, and that cannot be ended: %w", e.Job, err)
+		}
+	}
+	return nil
 }
 
 // sweepTree removes the directory of part files that a killed process left, or, if they were just being put in their places, goes on with that.
@@ -181,7 +209,7 @@ func sweepTree(p place, e entry, info fs.FileInfo) error {
 		return nil
 	}
 	var names []string
-	var errs []error
+	var failed error
 	for i, name := range e.Names {
 		if name == "" { // it was there before
 			continue
@@ -189,10 +217,10 @@ func sweepTree(p place, e entry, info fs.FileInfo) error {
 		name = filepath.FromSlash(name)
 		to := place{root: p.root, path: filepath.Join(filepath.Dir(p.path), name), rel: filepath.Join(filepath.Dir(e.Part), name)}
 		names = append(names, to.rel)
-		errs = append(errs, to.put(filepath.Join(e.Part, strconv.Itoa(i))))
+		failed = cmp.Or(failed, to.put(filepath.Join(e.Part, strconv.Itoa(i))))
 	}
-	if err := errors.Join(errs...); err != nil { // what is left there is the only copy
-		return err
+	if failed != nil { // what is left there is the only copy
+		return failed
 	}
 	if len(names) > 0 {
 		for _, d := range dirsOf(names) {

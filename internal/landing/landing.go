@@ -47,12 +47,14 @@ type Roots struct {
 	mu   sync.Mutex        // guards what follows, and the making and removing of directories
 	busy map[string]string // destination, symbolic links resolved → job that writes it
 	made map[string]bool   // directories made for landings of which none has been committed
+	left map[string]entry  // name in the state directory → landing whose files Sweep could not put in their places
 }
 
 type root struct {
-	dir  string // as given, absolute
-	real string // dir with symbolic links resolved
-	r    *os.Root
+	dir   string // as given, absolute
+	real  string // dir with symbolic links resolved
+	inode uint64 // of the directory
+	r     *os.Root
 }
 
 // place is a path under a root.
@@ -68,7 +70,7 @@ func (p place) parent() string { return filepath.Dir(p.rel) }
 // remembered, which it makes if need be. One process at a time can have a
 // state directory.
 func OpenRoots(dirs []string, stateDir string) (_ *Roots, err error) {
-	r := &Roots{busy: map[string]string{}, made: map[string]bool{}}
+	r := &Roots{busy: map[string]string{}, made: map[string]bool{}, left: map[string]entry{}}
 	defer func() {
 		if err != nil {
 			r.Close()
@@ -118,7 +120,12 @@ func openRoot(dir string) (root, error) {
 	if err != nil {
 		return root{}, fmt.Errorf("root %s: %w", dir, reason(err))
 	}
-	return root{dir: abs, real: real, r: r}, nil
+	info, err := r.Stat(".")
+	if err != nil {
+		r.Close()
+		return root{}, fmt.Errorf("root %s: %w", dir, reason(err))
+	}
+	return root{dir: abs, real: real, inode: inode(info), r: r}, nil
 }
 
 // Close releases the roots and the state directory.
@@ -322,6 +329,9 @@ func (r *Roots) Check(path string) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.finish(p); err != nil {
+		return err
+	}
 	dir, err := p.ancestor()
 	if err != nil {
 		return err

@@ -666,6 +666,39 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// An agent may begin before its disk is mounted. What was left on that disk is not forgotten.
+func TestSweepBeforeTheRootIsMounted(t *testing.T) {
+	state, above := t.TempDir(), t.TempDir()
+	dir, unmounted := filepath.Join(above, "data"), filepath.Join(above, "unmounted")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := openAt(t, state, dir)
+	if _, err := r.Create("dead", filepath.Join(dir, "made", "f"), 1000); err != nil {
+		t.Fatal(err)
+	}
+	r.Close() // as if killed: nothing is aborted
+	sweep := func() {
+		t.Helper()
+		r := openAt(t, state, dir)
+		if err := r.Sweep(); err != nil {
+			t.Error(err)
+		}
+		r.Close()
+	}
+	if err := errors.Join(os.Rename(dir, unmounted), os.Mkdir(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	sweep()
+	if err := errors.Join(os.Remove(dir), os.Rename(unmounted, dir)); err != nil {
+		t.Fatal(err)
+	}
+	wantTree(t, dir, "made/", "made/.f.dead.part")
+	sweep()
+	wantTree(t, dir)
+	wantTree(t, filepath.Join(state, journalDir))
+}
+
 func TestSweepOfADamagedJournal(t *testing.T) {
 	state, dir := t.TempDir(), t.TempDir()
 	r := openAt(t, state, dir)

@@ -111,6 +111,9 @@ func (r *Roots) CheckTree(dir string, files []TreeFile) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.finish(t.dir); err != nil {
+		return err
+	}
 	if _, err := t.places(); err != nil {
 		return err
 	}
@@ -193,6 +196,9 @@ func (t *Tree) make() (err error) {
 	r, p := t.r, t.staged(t.job)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.finish(t.dir); err != nil {
+		return err
+	}
 	if t.keys, err = t.places(); err != nil {
 		return err
 	}

@@ -269,6 +269,56 @@ func TestSweepOfATree(t *testing.T) {
 	}
 }
 
+// What cannot be put in its place after a crash keeps back nothing else, but for what is newer in the same directory: a later
+// start would put the older files over it.
+func TestSweepThatCannotEnd(t *testing.T) {
+	defer func(m func(*os.Root, string, string) error) { rename = m }(rename)
+	state, dir := t.TempDir(), t.TempDir()
+	r := openAt(t, state, dir)
+	m := filepath.Join(dir, "m")
+	tr, err := r.CreateTree("dead", m, model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tr.WriteAt([]byte(modelBytes), 0); err != nil {
+		t.Fatal(err)
+	}
+	rename = func(*os.Root, string, string) error {
+		r.state.Close()
+		return syscall.EIO
+	}
+	tr.Commit("s")
+	rename = (*os.Root).Rename
+	r.Close() // as if killed: nothing is aborted
+	path := filepath.Join(m, "config.json")
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r = openAt(t, state, dir)
+	wantError(t, r.Sweep(), path)
+	wantTree(t, m, ".freshet.dead.part/", ".freshet.dead.part/1", "config.json/", "empty", "shard-1", "sub/", "sub/deep/", "sub/deep/vocab")
+	land(t, r, filepath.Join(dir, "other"), []byte("x"), Meta{})
+	newer := model[:1]
+	for name, try := range map[string]func() error{
+		"check":      func() error { return r.Check(filepath.Join(m, "sub", "x")) },
+		"check tree": func() error { return r.CheckTree(m, newer) },
+		"file":       func() error { _, err := r.Create("j", filepath.Join(m, "shard-1"), 1); return err },
+		"tree":       func() error { _, err := r.CreateTree("j", m, newer); return err },
+		"tree above": func() error { _, err := r.CreateTree("j", dir, []TreeFile{{Name: "m/shard-1", Size: 1}}); return err },
+	} {
+		t.Run(name, func(t *testing.T) { wantError(t, try(), "job dead was cut short", path) })
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.CheckTree(m, newer); err != nil {
+		t.Error(err)
+	}
+	wantTree(t, m, "config.json", "empty", "shard-1", "sub/", "sub/deep/", "sub/deep/vocab")
+	wantFiles(t, m, whole)
+	wantTree(t, filepath.Join(state, journalDir))
+}
+
 // A file that cannot be renamed when others have been is told of.
 func TestTreeThatCannotBePutInItsPlace(t *testing.T) {
 	defer func(m func(*os.Root, string, string) error) { rename = m }(rename)
