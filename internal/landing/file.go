@@ -212,7 +212,8 @@ func (f *File) SyscallConn() (syscall.RawConn, error) { return f.f.SyscallConn()
 
 // Commit puts the file in its place: when it returns nil the file is there,
 // whole, and stays there if the power fails. A file that was there before is
-// replaced and leaves its permissions; otherwise they are 0644. After an error
+// replaced and leaves its permissions, and its owner and group where this process
+// may give files away; otherwise they are 0644, and its own. After an error
 // the old file is untouched, unless the error is of the directory's sync or of
 // remembering: then the new one is in place. The file may still be read.
 func (f *File) Commit(m Meta) error {
@@ -241,11 +242,12 @@ func (f *File) Commit(m Meta) error {
 	return errors.Join(f.r.remember(f.key, m, info), f.r.removeEntry(f.entry))
 }
 
-// seal gives a part file the permissions of what it replaces, makes what it holds last, and returns what it is then.
+// seal gives a part file the owner and the permissions of what it replaces, makes what it holds last, and returns what it is then.
 func (p place) seal(f *os.File, old fs.FileInfo, size unit.Bytes, explain func(error) error) (fs.FileInfo, error) {
 	mode := fs.FileMode(0o644)
 	if old != nil {
 		mode = old.Mode().Perm()
+		giveAway(f, old)
 	}
 	if err := f.Chmod(mode); err != nil {
 		return nil, p.wrap(err)
@@ -261,6 +263,20 @@ func (p place) seal(f *os.File, old fs.FileInfo, size unit.Bytes, explain func(e
 		return nil, fmt.Errorf("%s: the part file has %d bytes instead of %d: somebody else changed it", p.path, info.Size(), size)
 	}
 	return info, nil
+}
+
+// giveAway gives a file the owner and the group of another, if this process may, as root's may: who could read the old file can read
+// the new one.
+func giveAway(f *os.File, to fs.FileInfo) {
+	info, err := f.Stat()
+	if err != nil {
+		return
+	}
+	is, known := info.Sys().(*syscall.Stat_t)
+	want, wanted := to.Sys().(*syscall.Stat_t)
+	if known && wanted && (is.Uid != want.Uid || is.Gid != want.Gid) {
+		f.Chown(int(want.Uid), int(want.Gid)) // or it stays ours
+	}
 }
 
 // syncDirs makes the renaming last, and the making of the parents.

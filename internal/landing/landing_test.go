@@ -178,6 +178,42 @@ func TestReplacingKeepsTheOldFileAndItsMode(t *testing.T) {
 	}
 }
 
+// A file of somebody else's stays his, alone or with others.
+func TestReplacingKeepsTheOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to give files away")
+	}
+	r, dir := openRoots(t)
+	const uid, gid = 1234, 5678
+	m := filepath.Join(dir, "m")
+	if err := os.Mkdir(m, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{filepath.Join(dir, "f"), filepath.Join(m, "config.json")}
+	for _, path := range paths {
+		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, uid, gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	land(t, r, paths[0], []byte("new"), Meta{})
+	if err := begin(t, r, m).Commit("s"); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(paths, filepath.Join(m, "shard-1")) {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantUID, wantGID, mode := uint32(uid), uint32(gid), fs.FileMode(0o600)
+		if path == filepath.Join(m, "shard-1") { // it was not there
+			wantUID, wantGID, mode = uint32(os.Geteuid()), uint32(os.Getegid()), 0o644
+		}
+		if is := info.Sys().(*syscall.Stat_t); is.Uid != wantUID || is.Gid != wantGID || info.Mode() != mode {
+			t.Errorf("%s: %d:%d, %v, want %d:%d, %v", path, is.Uid, is.Gid, info.Mode(), wantUID, wantGID, mode)
+		}
+	}
+}
+
 // TestCommitLasts: what has been written is on the disk before the file gets
 // its name, and the name before Commit returns, with those of the parents.
 func TestCommitLasts(t *testing.T) {

@@ -447,7 +447,7 @@ func (t *Tree) ReadAt(b []byte, off int64) (n int, err error) {
 }
 
 // Commit puts all files in their places: when it returns nil they are there, whole, and stay there if the
-// power fails. Files that were there before are replaced and leave their permissions; otherwise they are 0644. After an error
+// power fails. Files that were there before are replaced and leave their permissions and owners as a File's do. After an error
 // none has been replaced, unless the text says so. The files may still be read.
 func (t *Tree) Commit(source string) error {
 	t.mu.Lock()
