@@ -232,7 +232,9 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	}
 	if err != nil {
 		h.release(job.ID)
-		drop(ctx, h.store.files, job.ID) // or a list without a job is left behind
+		if drop(ctx, h.store.jobs, job.ID) == nil { // it may be there, and only the answer late; while it is, it needs its files
+			drop(ctx, h.store.files, job.ID)
+		}
 		return Job{}, fail(ErrUnavailable, "cannot write the job's record: %s", oneLine(err.Error()))
 	}
 	d.rev = rev

@@ -246,8 +246,8 @@ func get(ctx context.Context, kv jetstream.KeyValue, key string, v any) (rev uin
 }
 
 // all calls f for every record of a bucket.
-func all(ctx context.Context, kv jetstream.KeyValue, f func(key string, value []byte, rev uint64)) error {
-	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+func all(ctx context.Context, kv jetstream.KeyValue, f func(key string, value []byte, rev uint64), opts ...jetstream.WatchOpt) error {
+	w, err := kv.WatchAll(ctx, append(opts, jetstream.IgnoreDeletes())...)
 	if err != nil {
 		return err
 	}

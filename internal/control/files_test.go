@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/piece"
@@ -185,5 +188,115 @@ func TestJobOfSeveral(t *testing.T) {
 	same(c.Files(ctx, job.ID))
 	if _, err := c.Files(ctx, "zzz"); !errors.Is(err, ErrNoSuchJob) {
 		t.Errorf("files of no job: %v", err)
+	}
+}
+
+// A control plane starts whatever the last one was writing when it ended. A job without the list of its files is given up, and
+// a list without a job goes.
+func TestStartWithHalfOfARecord(t *testing.T) {
+	noLeaks(t)
+	ctx := testContext(t)
+	config := Config{State: t.TempDir(), Log: testLog(t)}
+	h, err := OpenHub(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(kv jetstream.KeyValue, key string, v any) {
+		t.Helper()
+		if _, err := put(ctx, kv, key, v, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(h.store.nodes, "n1", nodeRecord{Joined: time.Now()})
+	ids := map[State]string{}
+	for i, state := range []State{Preparing, Running, Done, ""} {
+		id := newID(time.Now().Add(time.Duration(i) * time.Second))
+		ids[state] = id
+		if state != "" {
+			write(h.store.jobs, id, Job{ID: id, FileCount: 3, State: state, Members: []Member{{Name: "n1"}}, Nodes: []NodeStatus{{Name: "n1", State: state}}})
+		}
+		if state == "" || state == Done {
+			write(h.store.files, id, named("a", "b", "c"))
+			write(h.store.courses, id, []byte("packed"))
+		}
+	}
+	h.Close()
+
+	h = startHub(t, config, "127.0.0.1:0").Hub
+	await(t, "the job that was being prepared is failed", func() bool {
+		j, err := h.job(ctx, ids[Preparing])
+		return err == nil && j.State == Failed && j.Error == errRestarted
+	})
+	await(t, "the job that ran is stopped", func() bool {
+		j, err := h.job(ctx, ids[Running])
+		return err == nil && j.Stopping == errNoFiles
+	})
+	if f, err := h.files(ctx, ids[Done]); err != nil || len(f) != 3 {
+		t.Errorf("files of a job that is done: got %v, %v", f, err)
+	}
+	for _, kv := range []jetstream.KeyValue{h.store.files, h.store.courses} {
+		if _, err := kv.Get(ctx, ids[Done]); err != nil {
+			t.Errorf("%s: of a job that is done: %v", kv.Bucket(), err)
+		}
+		if _, err := kv.Get(ctx, ids[""]); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			t.Errorf("%s: of no job: %v, want %v", kv.Bucket(), err, jetstream.ErrKeyNotFound)
+		}
+	}
+}
+
+// unanswered is a bucket that writes what it is told, and whose answer gets lost.
+type unanswered struct {
+	jetstream.KeyValue
+	purges bool // it does that, too
+}
+
+func (u unanswered) Create(ctx context.Context, key string, value []byte, opts ...jetstream.KVCreateOpt) (uint64, error) {
+	if _, err := u.KeyValue.Create(ctx, key, value, opts...); err != nil {
+		return 0, err
+	}
+	return 0, context.DeadlineExceeded
+}
+
+func (u unanswered) Purge(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) error {
+	if !u.purges {
+		return context.DeadlineExceeded
+	}
+	return u.KeyValue.Purge(ctx, key, opts...)
+}
+
+// Of a job that was not accepted nothing is left, or all that a restart needs.
+func TestRecordOfAJobThatIsNotAnswered(t *testing.T) {
+	for _, purges := range []bool{true, false} {
+		t.Run(fmt.Sprint(purges), func(t *testing.T) {
+			noLeaks(t)
+			ctx := testContext(t)
+			config := Config{State: t.TempDir()}
+			h := startHub(t, config, "127.0.0.1:0")
+			jobs := h.store.jobs
+			h.store.jobs = unanswered{jobs, purges}
+			a := joined(t, h, "n1", Registration{})
+			a.several = named("a", "b/c", "d")
+			a.several.Sort()
+			a.object = a.several.Whole("m/")
+			if _, err := h.submit(ctx, Spec{Source: "s3://b/m/", Dest: "/data/m/", Algorithm: "stream"}); !errors.Is(err, ErrUnavailable) {
+				t.Fatalf("got %v, want ErrUnavailable", err)
+			}
+			want := 1
+			if purges {
+				want = 0
+			}
+			for _, kv := range []jetstream.KeyValue{jobs, h.store.files} {
+				n := 0
+				if err := all(ctx, kv, func(string, []byte, uint64) { n++ }); err != nil || n != want {
+					t.Errorf("%s has %d records, %v, want %d", kv.Bucket(), n, err, want)
+				}
+			}
+			h.stop()
+			h = startHub(t, config, h.addr)
+			await(t, "no job is left that has not failed", func() bool {
+				jobs, err := h.jobs(ctx, "")
+				return err == nil && len(jobs) == want && !slices.ContainsFunc(jobs, func(j Job) bool { return j.State != Failed || j.Error != errRestarted })
+			})
+		})
 	}
 }

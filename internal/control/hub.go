@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/time/rate"
 
 	"github.com/freshet/freshet/internal/pki"
@@ -332,9 +333,14 @@ func (h *Hub) spawn(f func()) bool {
 	return !h.closed
 }
 
-// loadJobs reads the job records.
+// errNoFiles is why a job that runs is stopped when the hub starts.
+const errNoFiles = "the list of its files is missing in the control plane's records; submit it again"
+
+// loadJobs reads the job records. One whose files are missing is given up: it is not to keep the hub from starting.
 func (h *Hub) loadJobs(ctx context.Context) error {
+	known := map[string]bool{}
 	err := all(ctx, h.store.jobs, func(id string, value []byte, rev uint64) {
+		known[id] = true
 		var j Job
 		if err := json.Unmarshal(value, &j); err != nil || j.ID != id {
 			h.log.Error("unreadable record of a job", "job", id, "err", err)
@@ -349,13 +355,44 @@ func (h *Hub) loadJobs(ctx context.Context) error {
 		d.rev = rev
 		h.active[id] = d
 	})
-	for id, d := range h.active {
-		if err == nil && d.latest.Load().FileCount > 0 {
-			_, err = get(ctx, h.store.files, id, &d.files)
-		}
+	if err != nil {
+		return err
 	}
 	slices.Sort(h.ended)
-	return err
+	for id, d := range h.active {
+		if d.latest.Load().FileCount == 0 {
+			continue
+		}
+		_, err := get(ctx, h.store.files, id, &d.files)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			h.log.Error("the list of a job's files is missing", "job", id)
+			d.offer(toCancel{errNoFiles}) // one that was being prepared fails anyway
+		} else if err != nil {
+			return err
+		}
+	}
+	h.dropStrays(ctx, known)
+	return nil
+}
+
+// dropStrays removes what belongs to no job: a hub that ended between two writes left it behind.
+func (h *Hub) dropStrays(ctx context.Context, known map[string]bool) {
+	for _, kv := range []jetstream.KeyValue{h.store.courses, h.store.files} {
+		var strays []string
+		err := all(ctx, kv, func(id string, _ []byte, _ uint64) {
+			if !known[id] {
+				strays = append(strays, id)
+			}
+		}, jetstream.MetaOnly())
+		for _, id := range strays {
+			if err == nil {
+				err = drop(ctx, kv, id)
+			}
+		}
+		if err != nil {
+			h.log.Warn("cannot remove what is left of jobs", "bucket", kv.Bucket(), "err", err)
+		}
+	}
 }
 
 // resumeJobs takes up the jobs that had not ended when the last hub did.
