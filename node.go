@@ -266,7 +266,7 @@ func join(ctx context.Context, c *NodeConfig, dial func(context.Context, string,
 	if err != nil {
 		return nil, err
 	}
-	creds, err := control.Join(ctx, control.JoinConfig{Hub: c.Join, Token: c.Token, Name: c.Name, Dial: dial})
+	creds, err := control.Join(ctx, control.JoinConfig{Hub: c.Join, Token: c.Token, Name: c.Name, Log: c.Log, Dial: dial})
 	if err != nil {
 		return nil, err
 	}

@@ -123,6 +123,55 @@ func TestTokenRace(t *testing.T) {
 	}
 }
 
+// Where many nodes join at once the hub's port closes the connections of some, before the handshake or after it, and the hub
+// turns others away. They try on.
+func TestJoinWhereManyDo(t *testing.T) {
+	h := newHub(t)
+	ctx := testContext(t)
+	token, _, err := h.NewToken(ctx, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer full.Close()
+	wg.Go(func() {
+		for greet := true; ; greet = false {
+			c, err := full.Accept()
+			if err != nil {
+				return
+			}
+			if greet {
+				tls.Server(c, h.creds.JoinServerTLS(peer.ProtocolHTTP)).HandshakeContext(ctx)
+			}
+			c.Close()
+		}
+	})
+	attempts := 0
+	_, err = Join(ctx, JoinConfig{Hub: h.addr, Token: token, Name: "n1", Log: testLog(t), Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		switch attempts++; attempts {
+		case 1, 2:
+			addr = full.Addr().String()
+		case 3:
+			for range cap(h.joins) {
+				h.joins <- struct{}{}
+			}
+		case 4:
+			for range cap(h.joins) {
+				<-h.joins
+			}
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}})
+	if err != nil || attempts != 4 {
+		t.Errorf("after %d attempts: %v, want 4 and no error", attempts, err)
+	}
+}
+
 // raw is a NATS client with whatever certificate, that says about itself
 // whatever it likes.
 func raw(t *testing.T, hub string, creds *pki.Credentials, opts ...nats.Option) (*nats.Conn, chan error) {

@@ -3,6 +3,7 @@ package control
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/hex"
@@ -10,10 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -24,10 +27,11 @@ import (
 
 // Bounds of joining.
 const (
-	maxJoin     = 32 << 10 // request or answer, headers included
-	joinWithin  = 20 * time.Second
-	maxUses     = 100_000
-	maxTokenTTL = 365 * 24 * time.Hour
+	maxJoin      = 32 << 10 // request or answer, headers included
+	joinWithin   = 20 * time.Second
+	joinPatience = time.Minute // with a hub that lets others in first
+	maxUses      = 100_000
+	maxTokenTTL  = 365 * 24 * time.Hour
 
 	JoinPath = "/v1/join" // of the request
 )
@@ -270,6 +274,7 @@ type JoinConfig struct {
 	Hub   string // HOST:PORT
 	Token string
 	Name  string
+	Log   *slog.Logger // nil: slog.Default()
 
 	// Dial reaches the hub. nil: a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -278,7 +283,8 @@ type JoinConfig struct {
 // Join exchanges a token for credentials. The hub is verified against the
 // token before it is shown the secret. The error is one of ErrTokenUnknown,
 // ErrTokenExpired, ErrTokenUsed, ErrNameTaken, ErrBusy, ErrInvalid, a
-// *pki.OtherClusterError, or that the hub cannot be reached.
+// *pki.OtherClusterError, or that the hub cannot be reached. Where many nodes
+// join at once the hub turns some away; they try on for a minute.
 func Join(ctx context.Context, c JoinConfig) (*pki.Credentials, error) {
 	token, err := pki.ParseToken(c.Token)
 	if err != nil {
@@ -295,6 +301,44 @@ func Join(ctx context.Context, c JoinConfig) (*pki.Credentials, error) {
 	if err != nil {
 		return nil, err
 	}
+	for n, began := 1, time.Now(); ; n++ {
+		a, err := c.ask(ctx, token, body)
+		if err == nil {
+			creds, err := req.Accept([]byte(a.Certificate), []byte(a.Authority), token.CAFingerprint)
+			if err != nil {
+				return nil, fmt.Errorf("join the cluster at %s: %w", c.Hub, err)
+			}
+			return creds, nil
+		}
+		if !errors.Is(err, ErrBusy) && !errors.Is(err, errTurnedAway) || time.Since(began) > joinPatience {
+			return nil, err
+		}
+		if n == 1 {
+			cmp.Or(c.Log, slog.Default()).Warn("cannot join the cluster yet, trying on", "err", err)
+		}
+		select {
+		case <-time.After(jitter(n)):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// errTurnedAway is a connection that the hub's port closed: it takes only so many of those who have no certificate.
+var errTurnedAway = errors.New("it closes the connection without an answer: too many may be joining at once, or it is no control plane")
+
+// turnedAway is err, or errTurnedAway if the other end closed the connection.
+func turnedAway(err error) error {
+	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, e) {
+			return errTurnedAway
+		}
+	}
+	return err
+}
+
+// ask asks the hub once.
+func (c *JoinConfig) ask(ctx context.Context, token pki.Token, body []byte) (a joinAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, joinWithin+dialBack)
 	defer cancel()
 	dial := c.Dial
@@ -303,24 +347,19 @@ func Join(ctx context.Context, c JoinConfig) (*pki.Credentials, error) {
 	}
 	raw, err := dial(ctx, "tcp", c.Hub)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the hub at %s: %s", c.Hub, oneLine(cause(err)))
+		return a, fmt.Errorf("cannot reach the hub at %s: %s", c.Hub, oneLine(cause(err)))
 	}
 	defer raw.Close()
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer stop()
 	t := tls.Client(raw, pki.JoinTLS(token.CAFingerprint))
 	if err := t.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("join the cluster at %s: %w", c.Hub, err)
+		return a, fmt.Errorf("join the cluster at %s: %w", c.Hub, turnedAway(err))
 	}
-	a, err := post(t, c.Hub, body)
-	if err != nil {
-		return nil, fmt.Errorf("join the cluster at %s: %w", c.Hub, err)
+	if a, err = post(t, c.Hub, body); err != nil {
+		return a, fmt.Errorf("join the cluster at %s: %w", c.Hub, err)
 	}
-	creds, err := req.Accept([]byte(a.Certificate), []byte(a.Authority), token.CAFingerprint)
-	if err != nil {
-		return nil, fmt.Errorf("join the cluster at %s: %w", c.Hub, err)
-	}
-	return creds, nil
+	return a, nil
 }
 
 func post(c net.Conn, host string, body []byte) (a joinAnswer, err error) {
@@ -330,11 +369,11 @@ func post(c net.Conn, host string, body []byte) (a joinAnswer, err error) {
 	}
 	req.Close = true
 	if err := req.Write(c); err != nil {
-		return a, err
+		return a, turnedAway(err)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, maxJoin)), req)
 	if err != nil {
-		return a, fmt.Errorf("read the hub's answer: %w", err)
+		return a, fmt.Errorf("read the hub's answer: %w", turnedAway(err))
 	}
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
