@@ -203,6 +203,9 @@ func Diagnose(c Check, version string) (found []Finding) {
 		case n.Down != "":
 			add(true, "down", "start its agent, or \"freshet nodes remove "+n.Name+"\"; nothing else of it was checked", "%s", n.Down)
 			continue
+		case n.Late:
+			add(true, "down", "see first what the others found, then look at fewer at a time: --nodes", "%s", n.Error)
+			continue
 		case n.Found == nil:
 			add(true, "down", "look at its agent's log; an older version cannot check itself", "%s", cmp.Or(n.Error, "gave no answer"))
 			continue

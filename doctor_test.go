@@ -67,6 +67,9 @@ func TestDiagnose(t *testing.T) {
 		{"silent", func(c *control.CheckedNode, f *control.NodeCheck) {
 			c.Error, c.Found = "did not answer within 22s", nil
 		}, "down fails: 22s"},
+		{"not asked", func(c *control.CheckedNode, f *control.NodeCheck) {
+			c.Late, c.Error, c.Found = true, "was not asked: others took all of the 25s", nil
+		}, "down fails: was not asked: others took all"},
 	} {
 		f := &control.NodeCheck{
 			Received: at.Add(trip / 2), Answered: at.Add(trip/2 + work), Version: "v1", Congestion: "cubic", Files: 1024,

@@ -59,6 +59,7 @@ type (
 		Addr  string     `json:"addr"`
 		Down  string     `json:"down,omitempty"`  // since when, if it is
 		Error string     `json:"error,omitempty"` // it did not answer, or cannot
+		Late  bool       `json:"late,omitempty"`  // the check ended before it was asked, or had answered; Error says so
 		Sent  time.Time  `json:"sent,omitzero"`   // the request, by the control plane's clock
 		Heard time.Time  `json:"heard,omitzero"`  // the answer, likewise
 		Found *NodeCheck `json:"found,omitempty"`
@@ -82,10 +83,12 @@ type Checker interface {
 }
 
 const (
-	checkWithin = 22 * time.Second // a node; less than a client waits
-	mostChecks  = 64               // nodes asked at the same moment
-	mostMissed  = 20               // peers that a node names
+	checkWithin    = 22 * time.Second // a node
+	checkAllWithin = 25 * time.Second // all of them; less than a client waits
+	mostMissed     = 20               // peers that a node names
 )
+
+var mostChecks = 64 // nodes asked at the same moment; changed by tests
 
 // check is a node's answer.
 func (m *member) check(ctx context.Context, r CheckRequest) (NodeCheck, error) {
@@ -150,21 +153,41 @@ func (h *Hub) check(ctx context.Context, r checkRequest) (Check, error) {
 	if err != nil {
 		return out, err
 	}
+	checkAll(ctx, out.Nodes, func(ctx context.Context, name string) (found NodeCheck, err error) {
+		err = h.ask(ctx, name, "check", body, checkWithin, &found)
+		return found, err
+	})
+	return out, nil
+}
+
+// checkAll asks those of nodes that are up, and enters what they say. Where a firewall drops what the nodes send
+// each other each of them takes long. Then the time is up before all have answered, and what the first of them found tells why.
+func checkAll(ctx context.Context, nodes []CheckedNode, ask func(ctx context.Context, name string) (NodeCheck, error)) {
+	ctx, cancel := context.WithTimeout(ctx, checkAllWithin)
+	defer cancel()
 	slots := make(chan struct{}, mostChecks)
 	var wg sync.WaitGroup
-	for i := range out.Nodes {
-		c := &out.Nodes[i]
+	for i := range nodes {
+		c := &nodes[i]
 		if c.Down != "" {
 			continue
 		}
-		slots <- struct{}{}
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil { // with a slot, too: who was asked gives them back now
+			c.Late, c.Error = true, fmt.Sprintf("was not asked: others took all of the %v that a check has", checkAllWithin)
+			continue
+		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			var found NodeCheck
 			c.Sent = time.Now()
-			err := h.ask(ctx, c.Name, "check", body, checkWithin, &found)
+			found, err := ask(ctx, c.Name)
 			c.Heard = time.Now()
 			switch {
+			case errors.Is(err, errSilent) && ctx.Err() != nil:
+				c.Late, c.Error = true, fmt.Sprintf("was asked late, and had not answered when the %v that a check has were over", checkAllWithin)
 			case errors.Is(err, errSilent):
 				c.Error = fmt.Sprintf("did not answer within %v", checkWithin)
 			case err != nil:
@@ -176,7 +199,6 @@ func (h *Hub) check(ctx context.Context, r checkRequest) (Check, error) {
 		})
 	}
 	wg.Wait()
-	return out, nil
 }
 
 // Check lets the nodes that the selectors match, or all, look at themselves and

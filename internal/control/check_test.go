@@ -1,10 +1,13 @@
 package control
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // TestWhatNodesFindIsBounded: what a node says when it is asked to check itself is shown on
@@ -42,4 +45,34 @@ func TestWhatNodesFindIsBounded(t *testing.T) {
 	if len(found.Failures) != 10 || len(found.Roots) != 1 || found.Source == nil || !strings.Contains(found.State, "mine") {
 		t.Errorf("what it said is gone: %.400s", b)
 	}
+}
+
+// TestCheckThatTakesLong: where nodes take long, each because it cannot reach others, the check ends before who asked
+// for it gives up. What the first have found is there, and of the others that they were not heard.
+func TestCheckThatTakesLong(t *testing.T) {
+	if checkAllWithin >= callWithin {
+		t.Errorf("a check has %v, and who asks for it waits %v", checkAllWithin, callWithin)
+	}
+	defer func(most int) { mostChecks = most }(mostChecks)
+	mostChecks = 1
+	synctest.Test(t, func(t *testing.T) {
+		nodes := []CheckedNode{{Name: "n1"}, {Name: "n2", Down: "down: never heard of since it joined"}, {Name: "n3"}, {Name: "n4"}, {Name: "n5"}}
+		checkAll(t.Context(), nodes, func(ctx context.Context, name string) (NodeCheck, error) {
+			select {
+			case <-time.After(12 * time.Second):
+				return NodeCheck{Version: name}, nil
+			case <-ctx.Done():
+				return NodeCheck{}, errSilent
+			}
+		})
+		for i, want := range []struct {
+			found, late bool
+			text        string
+		}{{true, false, ""}, {false, false, ""}, {true, false, ""}, {false, true, "had not answered when"}, {false, true, "was not asked"}} {
+			n := nodes[i]
+			if (n.Found != nil) != want.found || n.Late != want.late || !strings.Contains(n.Error, want.text) || (n.Error == "") != (want.text == "") {
+				t.Errorf("%s: got %+v, want found %v, late %v, %q", n.Name, n, want.found, want.late, want.text)
+			}
+		}
+	})
 }
