@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/unit"
@@ -241,6 +242,12 @@ func write(file, dir string, wanted scale) error {
 	}
 	all = withBusy(all)
 	rs := slices.DeleteFunc(slices.Clone(all), func(r bench.Result) bool { _, ok := tried(r.Algorithm); return ok })
+	settings, at := map[string]string{}, map[string]time.Time{} // of the last run of each system
+	for _, r := range rs {
+		if r.Error == "" && !r.Start.Before(at[r.Algorithm]) {
+			settings[r.Algorithm], at[r.Algorithm] = r.Notes["tuning"], r.Start
+		}
+	}
 	s := suite(nil)
 	s.Claims = claims(rs)
 	type section struct{ Title, Words, Table string }
@@ -253,7 +260,10 @@ func write(file, dir string, wanted scale) error {
 		var here []bench.Result
 		for _, r := range rs {
 			if maps.Equal(r.Params, p) {
-				r.Algorithm = built(r.Algorithm, commits(rs, r.Algorithm, p))
+				earlier := r.Notes["tuning"] != settings[r.Algorithm]
+				if r.Algorithm = built(r.Algorithm, commits(rs, r.Algorithm, p)); earlier {
+					r.Algorithm += ", earlier settings"
+				}
 				here = append(here, r)
 			}
 		}
@@ -530,7 +540,8 @@ wide, and one run of each of the others; on 32 nodes where the store is narrow n
 {{end}}
 ## Cell by cell
 
-Medians over the seeds (least–most), the fastest first; in brackets the commit of Freshet. † All runs of this point are cpu-bound.
+Medians over the seeds (least–most), the fastest first; in brackets the commit of Freshet. † All runs of this point are cpu-bound. *Earlier settings*: measured before those below were
+found to be better.
 {{range .Sections}}
 ### {{.Title}}
 
