@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"text/template"
-	"time"
 
 	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/unit"
@@ -234,6 +233,20 @@ func built(name string, commits []string) string {
 	return name + " (" + strings.Join(commits, ", ") + ")"
 }
 
+// superseded says which runs were made with other settings than the last one of the same system.
+func superseded(rs []bench.Result) func(bench.Result) bool {
+	last := map[string]bench.Result{}
+	for _, r := range rs {
+		if r.Error == "" && !r.Start.Before(last[r.Algorithm].Start) {
+			last[r.Algorithm] = r
+		}
+	}
+	return func(r bench.Result) bool {
+		l, ok := last[r.Algorithm]
+		return ok && r.Notes["tuning"] != l.Notes["tuning"]
+	}
+}
+
 // write makes README.md and the pictures in dir from the results in file alone, and says what they lack at a scale.
 func write(file, dir string, wanted scale) error {
 	all, err := bench.ReadAny(file)
@@ -242,12 +255,7 @@ func write(file, dir string, wanted scale) error {
 	}
 	all = withBusy(all)
 	rs := slices.DeleteFunc(slices.Clone(all), func(r bench.Result) bool { _, ok := tried(r.Algorithm); return ok })
-	settings, at := map[string]string{}, map[string]time.Time{} // of the last run of each system
-	for _, r := range rs {
-		if r.Error == "" && !r.Start.Before(at[r.Algorithm]) {
-			settings[r.Algorithm], at[r.Algorithm] = r.Notes["tuning"], r.Start
-		}
-	}
+	earlier := superseded(rs)
 	s := suite(nil)
 	s.Claims = claims(rs)
 	type section struct{ Title, Words, Table string }
@@ -260,10 +268,11 @@ func write(file, dir string, wanted scale) error {
 		var here []bench.Result
 		for _, r := range rs {
 			if maps.Equal(r.Params, p) {
-				earlier := r.Notes["tuning"] != settings[r.Algorithm]
-				if r.Algorithm = built(r.Algorithm, commits(rs, r.Algorithm, p)); earlier {
-					r.Algorithm += ", earlier settings"
+				label := ""
+				if earlier(r) {
+					label = ", earlier settings"
 				}
+				r.Algorithm = built(r.Algorithm, commits(rs, r.Algorithm, p)) + label
 				here = append(here, r)
 			}
 		}
@@ -293,7 +302,7 @@ func write(file, dir string, wanted scale) error {
 		fmt.Printf("%s\n%s\n", x.Title, x.Table)
 	}
 	return s.Publish(dir, rs, page, map[string]any{
-		"Sections": sections, "Systems": told(rs), "Tried": triedTable(all), "Failures": failures(rs), "Missing": missing(rs, wanted), "Best": best,
+		"Sections": sections, "Systems": told(rs), "Tried": triedTable(slices.DeleteFunc(slices.Clone(all), earlier)), "Failures": failures(rs), "Missing": missing(rs, wanted), "Best": best,
 	})
 }
 
@@ -453,7 +462,7 @@ func told(rs []bench.Result) string {
 		if _, ok := last[r.Algorithm]; !ok {
 			names = append(names, r.Algorithm)
 		}
-		if l := last[r.Algorithm]; l.Error != "" || r.Error == "" && place(r.Params["cell"]) < first || l.Algorithm == "" {
+		if l := last[r.Algorithm]; l.Error != "" || r.Error == "" && place(r.Params["cell"]) < first && !r.Start.Before(l.Start) || l.Algorithm == "" {
 			last[r.Algorithm] = r
 		}
 	}
