@@ -59,8 +59,9 @@ type Store interface {
 	// and reads nothing. The caller closes the reader; ctx covers the reading.
 	ReadRange(ctx context.Context, o Object, off, n unit.Bytes) (io.ReadCloser, error)
 
-	// List yields the objects whose keys begin with prefix, in key order. An
-	// error is yielded once, last.
+	// List yields the objects whose keys begin with prefix, in the store's own
+	// order: that of the keys mostly, but not in S3's directory buckets, nor on
+	// servers that sort by directory or by UTF-16. An error is yielded once, last.
 	List(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 
 	// Put stores what r delivers under key, whole or not at all, and returns

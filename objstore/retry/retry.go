@@ -208,10 +208,11 @@ func (s *Store) Stat(ctx context.Context, key string) (o objstore.Object, err er
 	}
 }
 
-// List goes on behind the last entry that it yielded.
+// List yields each key once. After a failure the store lists from the beginning
+// again, and what has been yielded is left out, whatever order that store has.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[objstore.Entry, error] {
 	return func(yield func(objstore.Entry, error) bool) {
-		t, last, any := s.try("list", prefix), "", false
+		t, yielded := s.try("list", prefix), map[string]bool{}
 		for {
 			err := s.calm(ctx)
 			if err == nil {
@@ -220,10 +221,10 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[objstore.Entr
 						err = lerr
 						break
 					}
-					if any && e.Key <= last {
+					if yielded[e.Key] {
 						continue
 					}
-					last, any = e.Key, true
+					yielded[e.Key] = true
 					if !yield(e, nil) {
 						return
 					}

@@ -363,6 +363,48 @@ func (b breakingList) List(ctx context.Context, prefix string) iter.Seq2[objstor
 	}
 }
 
+// What a store lists in another order than that of the keys is yielded all the same, and once, also where the first listing breaks off.
+func TestListInAnotherOrder(t *testing.T) {
+	for after := range 4 { // entries of the first listing; 0: it does not break off
+		synctest.Test(t, func(t *testing.T) {
+			s := New(&unordered{Store: mem.New(), keys: []string{"b", "a", "c"}, after: after}, Policy{})
+			var got []string
+			for e, err := range s.List(t.Context(), "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, e.Key)
+			}
+			if want := "b a c"; strings.Join(got, " ") != want {
+				t.Errorf("broken off after %d: got %q, want %s", after, got, want)
+			}
+		})
+	}
+}
+
+// unordered lists keys as they stand, the first time only so many of them, and then an error.
+type unordered struct {
+	objstore.Store
+	keys  []string
+	after int // 0: no error
+}
+
+func (u *unordered) List(context.Context, string) iter.Seq2[objstore.Entry, error] {
+	return func(yield func(objstore.Entry, error) bool) {
+		after := u.after
+		u.after = 0
+		for i, key := range u.keys {
+			if !yield(objstore.Entry{Key: key}, nil) {
+				return
+			}
+			if i+1 == after {
+				yield(objstore.Entry{}, io.ErrUnexpectedEOF)
+				return
+			}
+		}
+	}
+}
+
 // A body that has been read from and cannot go back is not sent twice; one that
 // can, is; and the caller's own failure is not retried.
 func TestPutAgain(t *testing.T) {
