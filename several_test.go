@@ -82,6 +82,22 @@ func TestSeveralFilesOnAnotherNode(t *testing.T) {
 	}
 }
 
+// A directory as model caches have them, of links to files that lie elsewhere, is no source: a job that leaves one out would be done all the same.
+func TestLinksAreNoSource(t *testing.T) {
+	w := &worker{log: slog.New(slog.DiscardHandler)}
+	source := directory(t, map[string]string{"blobs/x": "aaaa", "snapshot/config.json": "{}"}, time.Unix(1_700_000_000, 0))
+	spec := control.Spec{Source: source + "snapshot/"}
+	if err := os.Symlink("../blobs/x", filepath.Join(strings.TrimPrefix(spec.Source, "file://"), "shard")); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := w.Stat(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "snapshot/shard: is a symbolic link") || !strings.Contains(err.Error(), "cp -rL") {
+		t.Errorf("got %d files, %v, want an error that names shard", len(s.Files), err)
+	}
+	if s, err := w.Stat(t.Context(), control.Spec{Source: source}); err != nil || len(s.Files) != 3 { // here it leads to where all are
+		t.Errorf("got %d files, %v, want 3", len(s.Files), err)
+	}
+}
+
 // The digest of many files is that of what sha256sum prints for them.
 func TestDigestOfSeveral(t *testing.T) {
 	job := Job{Spec: Spec{Source: "s3://b/m/"}, Files: Files{{Key: "z", Size: 4}, {Key: "b/a", Size: 2}, {Key: "a", Size: 2}, {Key: "c", Size: 0}}}

@@ -210,7 +210,8 @@ func (r *reader) Read(p []byte) (int, error) {
 func (r *reader) Close() error { return r.f.Close() }
 
 // List yields the regular files whose keys begin with prefix, in key order.
-// Symbolic links to directories are not followed.
+// What is neither a file nor a directory is left out. A symbolic link that leads to no
+// file below the directory is an error: who wants all files there would miss one.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[objstore.Entry, error] {
 	return func(yield func(objstore.Entry, error) bool) {
 		dir, _ := path.Split(prefix)
@@ -218,29 +219,23 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[objstore.Entr
 		if !fs.ValidPath(dir) {
 			return // no key begins with it
 		}
-		err := s.walk(ctx, dir, prefix, yield)
-		if err == nil || err == errStopped || sentinel(err) == objstore.ErrNotExist {
-			return
+		if err := s.walk(ctx, dir, prefix, yield); err != nil && err != errStopped {
+			yield(objstore.Entry{}, err)
 		}
-		yield(objstore.Entry{}, fmt.Errorf("list %s: %w", s.name(prefix), sentinel(err)))
 	}
 }
 
 // errStopped is walk's error when the one who ranges has had enough.
 var errStopped = errors.New("stopped")
 
+// walk lists a directory. One that is not there, or not any more, has nothing in it.
 func (s *Store) walk(ctx context.Context, dir, prefix string, yield func(objstore.Entry, error) bool) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	entries, err := s.entries(ctx, dir)
+	if err = sentinel(err); err == objstore.ErrNotExist {
+		return nil
 	}
-	d, err := s.root.Open(dir)
 	if err != nil {
-		return err
-	}
-	entries, err := d.ReadDir(-1)
-	d.Close()
-	if err != nil {
-		return err
+		return fmt.Errorf("list %s: %w", s.name(dir), err)
 	}
 	// A directory sorts as its keys do: with the slash that follows.
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(sortName(a), sortName(b)) })
@@ -248,7 +243,7 @@ func (s *Store) walk(ctx context.Context, dir, prefix string, yield func(objstor
 		key := path.Join(dir, e.Name())
 		if e.IsDir() {
 			if under := key + "/"; strings.HasPrefix(under, prefix) || strings.HasPrefix(prefix, under) {
-				if err := s.walk(ctx, key, prefix, yield); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				if err := s.walk(ctx, key, prefix, yield); err != nil {
 					return err
 				}
 			}
@@ -259,6 +254,9 @@ func (s *Store) walk(ctx context.Context, dir, prefix string, yield func(objstor
 		}
 		info, err := s.root.Stat(key) // through a link, if it leads to within the root
 		if err != nil || !info.Mode().IsRegular() {
+			if err := s.missed(key, info, err); err != nil {
+				return fmt.Errorf("list %s: %w", s.name(key), err)
+			}
 			continue
 		}
 		if !yield(objstore.Entry{Key: key, Size: unit.Bytes(info.Size()), Modified: info.ModTime()}, nil) {
@@ -266,6 +264,44 @@ func (s *Store) walk(ctx context.Context, dir, prefix string, yield func(objstor
 		}
 	}
 	return nil
+}
+
+func (s *Store) entries(ctx context.Context, dir string) ([]fs.DirEntry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	d, err := s.root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.ReadDir(-1)
+}
+
+// missed says why key, of which Stat said info or err, cannot be listed although a file may be meant. Nil: it has vanished
+// meanwhile, or is no file.
+func (s *Store) missed(key string, info fs.FileInfo, err error) error {
+	own, lerr := s.root.Lstat(key)
+	var system syscall.Errno
+	switch {
+	case errors.Is(lerr, fs.ErrNotExist):
+		return nil
+	case lerr != nil:
+		return sentinel(lerr)
+	case own.Mode().Type() != fs.ModeSymlink, err == nil && !info.IsDir(): // a pipe, a socket or a device, or a link to one
+		return sentinel(err)
+	case err == nil:
+		return badLink("to a directory")
+	case sentinel(err) == objstore.ErrNotExist:
+		return badLink("to what is not there")
+	case !errors.As(err, &system): // os.Root's own
+		return badLink("that leads out of the source's directory, or is absolute")
+	}
+	return sentinel(err)
+}
+
+func badLink(what string) error {
+	return objstore.Permanent(fmt.Errorf("is a symbolic link %s, and not followed: put what it stands for in its place (cp -rL copies a whole directory so), or remove it", what))
 }
 
 func sortName(e fs.DirEntry) string {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,18 +113,74 @@ func TestNothingOutside(t *testing.T) {
 	if o, err := s.Stat(t.Context(), "in"); err != nil || o.Size != 5 {
 		t.Errorf("a link within: %+v, %v", o, err)
 	}
-	var got []string
-	for e, err := range s.List(t.Context(), "") {
-		if err != nil {
-			t.Error(err)
-		}
-		got = append(got, e.Key)
-	}
-	if want := []string{"in", "inner"}; !slices.Equal(got, want) {
-		t.Errorf("list: got %q, want %q", got, want)
+	if got, err := list(t, s, ""); !slices.Equal(got, []string{"in", "inner"}) || err == nil || objstore.Temporary(err) || !strings.Contains(err.Error(), "root/out: is a symbolic link that leads out") {
+		t.Errorf("list: got %q, %v; want in, inner, and a lasting error that names out", got, err)
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, "secret")); string(b) != "secret" || err != nil {
 		t.Errorf("the file outside: %q, %v", b, err)
+	}
+}
+
+// list is what a listing yields, and the error that it ends with.
+func list(t *testing.T, s *file.Store, prefix string) (keys []string, err error) {
+	t.Helper()
+	for e, lerr := range s.List(t.Context(), prefix) {
+		if err != nil {
+			t.Errorf("after the error %v came %q, %v", err, e.Key, lerr)
+		}
+		if err = lerr; err == nil {
+			keys = append(keys, e.Key)
+		}
+	}
+	return keys, err
+}
+
+// A listing leaves out what is no file, and fails for what should have been one.
+func TestListMissesNothing(t *testing.T) {
+	for _, tt := range []struct {
+		link string // what m/shard is a link to; empty: there is none
+		want string // of the error; empty: none
+	}{
+		{"", ""},
+		{"config", ""},
+		{"../sub/x", ""}, // out of what is listed, and not of the directory
+		{"../../blob", "m/shard: is a symbolic link that leads out"},
+		{"/etc/hostname", "m/shard: is a symbolic link that leads out"},
+		{"../sub", "m/shard: is a symbolic link to a directory"},
+		{"..", "m/shard: is a symbolic link to a directory"},
+		{"gone", "m/shard: is a symbolic link to what is not there"},
+		{"config/x", "m/shard: is a symbolic link to what is not there"},
+		{"shard", "m/shard: too many levels"},
+		{"socket", ""}, // as what it leads to
+	} {
+		dir := t.TempDir()
+		root := filepath.Join(dir, "root")
+		set(t, filepath.Join(dir, "blob"), []byte("blob"))
+		set(t, filepath.Join(root, "m", "config"), nil)
+		set(t, filepath.Join(root, "sub", "x"), nil)
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(root, "m", "socket")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"m/config"}
+		if tt.link != "" {
+			if err := os.Symlink(tt.link, filepath.Join(root, "m", "shard")); err != nil {
+				t.Fatal(err)
+			}
+			if tt.want == "" && tt.link != "socket" {
+				want = append(want, "m/shard")
+			}
+		}
+		s := open(t, root)
+		got, err := list(t, s, "m/")
+		if !slices.Equal(got, want) || (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || objstore.Temporary(err) || errors.Is(err, objstore.ErrNotExist)) {
+			t.Errorf("with a link to %q: got %q, %v; want %q, %q", tt.link, got, err, want, tt.want)
+		}
+		if got, err := list(t, s, "m/c"); !slices.Equal(got, []string{"m/config"}) || err != nil {
+			t.Errorf("with a link to %q, which is not asked for: got %q, %v", tt.link, got, err)
+		}
+		s.Close()
+		l.Close()
 	}
 }
 
