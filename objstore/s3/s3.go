@@ -29,6 +29,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/internal/httpwire"
@@ -140,6 +141,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 			o.Retryer = aws.NopRetryer{}
 			o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 			o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+			o.APIOptions = append(o.APIOptions, leaveEncoding)
 			o.AppID = c.AppID
 			if o.AppID == "" {
 				o.AppID = "freshet"
@@ -200,8 +202,16 @@ func transport(cfg aws.Config, dial httpwire.DialFunc, l httpwire.Limits) *http.
 	return t
 }
 
+// leaveEncoding takes from an operation the step that sets Accept-Encoding before the
+// request is signed, and so has it signed: Google's front end changes that header on its way to Google Cloud
+// Storage, which then refuses the signature. The transport sets it, after the signing.
+func leaveEncoding(stack *middleware.Stack) error {
+	stack.Finalize.Remove("DisableAcceptEncodingGzip") // fails only where there is no such step
+	return nil
+}
+
 // terse cuts short what a server says about a refusal, all of which the SDK would
-// keep, however long it is and takes to come.
+// keep, however long it is and takes to come. It asks for what is not compressed.
 type terse struct {
 	*http.Transport
 	stall time.Duration
@@ -212,7 +222,9 @@ const longestRefusal = 64 << 10
 
 func (t terse) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, watch := httpwire.NewWatch(r.Context(), t.stall)
-	reply, err := t.Transport.RoundTrip(r.WithContext(ctx))
+	r = r.Clone(ctx) // a transport may not change its caller's request
+	r.Header.Set("Accept-Encoding", "identity")
+	reply, err := t.Transport.RoundTrip(r)
 	if err != nil {
 		watch.Stop()
 		return nil, err
