@@ -85,6 +85,7 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 		return
 	}
 	dirty := false
+	woke := time.Now()
 	for !m.job.State.Ended() {
 		var e event
 		select {
@@ -100,6 +101,11 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 		case <-ctx.Done():
 			return
 		}
+		now := time.Now()
+		if gap := now.Sub(woke); gap > awayAfter { // stopped, or writing to a store that was away
+			m.step(now, wasAway{gap})
+		}
+		woke = now
 		if e == nil {
 			continue
 		}

@@ -38,6 +38,7 @@ type machine struct {
 	moved   map[string]time.Time // running: when the member's own word last told of something new
 	placed  time.Time            // running: when the first node was heard to have the object in its place; zero: none has
 	lost    map[string]bool      // silent for too long: failed, unless it only served others; what it says when it is back still counts while the job runs
+	silent  time.Time            // running: since when none of several members has been heard; zero: one has
 	timeout time.Time            // of the job as a whole; zero: none
 	expired bool                 // the nodes were told to stop because of timeout
 	giveUp  time.Time            // stopping: who has not ended by then is not waited for
@@ -62,6 +63,7 @@ type (
 	notStarted struct{ node, err string } // a node refused to start
 	wasRemoved struct{ node string }      // from the cluster
 	toCancel   struct{ reason string }
+	wasAway    struct{ gap time.Duration } // the hub itself did nothing for so long, and so heard nobody
 	ticked     struct{}
 )
 
@@ -198,6 +200,8 @@ func (m *machine) step(now time.Time, e event) (cmds []command, changed, durable
 		if m.job.Stopping == "" {
 			cmds, changed, durable = m.stop(now, e.reason, false), true, true
 		}
+	case wasAway:
+		m.forgive(now, e.gap)
 	case ticked:
 		cmds, changed = m.tick(now)
 		durable = changed
@@ -332,6 +336,58 @@ func (m *machine) beaten(now time.Time, e hasBeaten) (cmds []command, changed bo
 	return nil, true
 }
 
+// forgive makes up for a time in which the hub did nothing, as when its process is stopped: that it heard
+// nothing then says nothing of the nodes.
+func (m *machine) forgive(now time.Time, gap time.Duration) {
+	for _, times := range []map[string]time.Time{m.heard, m.missing, m.moved} {
+		for name, t := range times {
+			times[name] = t.Add(gap)
+		}
+	}
+	for _, t := range []*time.Time{&m.placed, &m.giveUp, &m.silent} {
+		if !t.IsZero() {
+			*t = t.Add(gap)
+		}
+	}
+	if gap >= lostAfter { // connections have ended meanwhile
+		m.await(now)
+	}
+}
+
+// await gives every member the time that an agent needs to find the hub again.
+func (m *machine) await(now time.Time) {
+	for name, t := range m.heard {
+		if again := now.Add(restartGrace - lostAfter); again.After(t) {
+			m.heard[name] = again
+		}
+	}
+}
+
+// deaf says whether it may be the hub that is cut off: several members are silent, all of those that
+// have not ended, at the same time. Then none is given up until one is heard, after which the others have the time to
+// come back, too, or deafFor is over.
+func (m *machine) deaf(now time.Time) bool {
+	open, silent := 0, 0
+	for i := range m.job.Nodes {
+		n := &m.job.Nodes[i]
+		if n.over() || m.lost[n.Name] {
+			continue
+		}
+		open++
+		if now.Sub(m.heard[n.Name]) >= memberTTL {
+			silent++
+		}
+	}
+	switch all := open > 1 && silent == open; {
+	case all && m.silent.IsZero():
+		m.silent = now
+	case !all && !m.silent.IsZero():
+		m.silent = time.Time{}
+		m.await(now)
+	}
+	return !m.silent.IsZero() && now.Sub(m.silent) < deafFor
+}
+
 // tick looks at what did not happen.
 func (m *machine) tick(now time.Time) (cmds []command, changed bool) {
 	if m.job.State == Preparing && !m.due.IsZero() && !now.Before(m.due) {
@@ -353,12 +409,13 @@ func (m *machine) tick(now time.Time) (cmds []command, changed bool) {
 	if m.placed.IsZero() && slices.ContainsFunc(m.job.Nodes, func(n NodeStatus) bool { return n.State == Done || n.State == Present }) {
 		m.placed = now
 	}
+	deaf := m.deaf(now)
 	for i := range m.job.Nodes {
 		n := &m.job.Nodes[i]
 		if n.over() {
 			continue
 		}
-		switch silent := now.Sub(m.heard[n.Name]) >= lostAfter; {
+		switch silent := !deaf && now.Sub(m.heard[n.Name]) >= lostAfter; {
 		case n.Serving && m.job.Stopping != "" && !now.Before(m.giveUp):
 			n.Serving = false
 		case n.Serving && silent && !m.lost[n.Name]:

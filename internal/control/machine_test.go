@@ -213,6 +213,51 @@ func TestMachine(t *testing.T) {
 			{5 * s, status("b", Done), "save running: a=done+serving b=done"},
 			{6 * s, failing("a", "late"), "save done: a=done b=done"},
 		}},
+		"the control plane was stopped": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{9 * s, wasAway{5 * s}, "running: a=running b=running"},
+			{14 * s, hasBeaten{"b", true}, "running: a=running b=running"},
+			{15 * s, hasBeaten{"a", true}, "running: a=running b=running"},
+			{70 * s, wasAway{54 * s}, "running: a=running b=running"},
+			{70 * s, ticked{}, "running: a=running b=running"},
+			{83 * s, hasBeaten{"b", true}, "running: a=running b=running"},
+			{84 * s, ticked{}, "running: a=running b=running"},
+			{85 * s, ticked{}, "save running: a=failed b=running"},
+			{86 * s, status("b", Done), "save failed: a=failed b=done (a: lost: no sign of life for 10s)"},
+		}},
+		"stopped for less than it takes to be lost": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{9 * s, wasAway{5 * s}, "running: a=running b=running"},
+			{11 * s, hasBeaten{"b", true}, "running: a=running b=running"},
+			{15 * s, ticked{}, "running: a=running b=running"},
+			{16 * s, ticked{}, "save running: a=failed b=running"},
+			{17 * s, status("b", Done), "save failed: a=failed b=done (a: lost: no sign of life for 10s)"},
+		}},
+		"the control plane is cut off": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{2 * s, hasBeaten{"b", true}, "running: a=running b=running"},
+			{8 * s, ticked{}, "running: a=running b=running"},
+			{11 * s, ticked{}, "running: a=running b=running"},
+			{100 * s, ticked{}, "running: a=running b=running"},
+			{101 * s, status("b", Done), "save running: a=running b=done"},
+			{102 * s, ticked{}, "running: a=running b=done"},
+			{116 * s, ticked{}, "running: a=running b=done"},
+			{117 * s, ticked{}, "save failed: a=failed b=done (a: lost: no sign of life for 10s)"},
+		}},
+		"all die at once": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{7 * s, ticked{}, "running: a=running b=running"},
+			{126 * s, ticked{}, "running: a=running b=running"},
+			{127 * s, ticked{}, "save failed: a=failed b=failed (a: lost: no sign of life for 10s; and 1 more node)"},
+		}},
 		"lost while it only serves": {up: up("a", "b"), happens: []happening{
 			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
 			{1 * s, held("a"), "preparing: a=preparing b=preparing"},
@@ -330,9 +375,13 @@ func TestResume(t *testing.T) {
 	if changed || r.job.State != Running {
 		t.Fatalf("running: got %s", transcript(r, nil, changed))
 	}
-	r.step(t1.Add(14*time.Second), ticked{})
-	cmds, _, _ := r.step(t1.Add(14*time.Second), status("a", Preparing)) // the hub died before it could start it
+	r.step(t1.Add(10*time.Second), ticked{})
+	cmds, _, _ := r.step(t1.Add(10*time.Second), status("a", Preparing)) // the hub died before it could start it
 	if got, want := transcript(r, cmds, false), "start(a) running: a=running b=running"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	r.step(t1.Add(14*time.Second), ticked{})
+	if got, want := transcript(r, nil, false), "running: a=running b=running"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	r.step(t1.Add(15*time.Second), ticked{})

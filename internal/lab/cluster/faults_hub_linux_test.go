@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"regexp"
+	"syscall"
 	"testing"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/freshet/freshet/internal/lab/cluster"
 )
 
-// The control plane is killed at each stage of a job and started again. Data
+// The control plane is killed at each stage of a job and started again, stopped for a while, or cut off. Data
 // does not pass through it, so the nodes go on meanwhile; the command that waits says that it
 // is away and comes back by itself.
 
@@ -88,4 +89,26 @@ func TestHubKilledBeforeTheEnd(t *testing.T) {
 			}
 		}
 	}), nil)
+}
+
+// It is stopped for longer than a node may be silent, and has heard none when it goes on.
+func TestHubPaused(t *testing.T) {
+	s := set(t, nil)
+	wait := s.broadcast(s.url)
+	s.until("the middle of phase 1", midway)
+	s.must(s.c.Hub().Signal(syscall.SIGSTOP))
+	s.pause(15 * time.Second)()
+	s.must(s.c.Hub().Signal(syscall.SIGCONT))
+	s.ended(wait(), nil)
+}
+
+// It hears no node for longer than one may be silent.
+func TestHubCutOff(t *testing.T) {
+	s := set(t, nil)
+	wait := s.broadcast(s.url)
+	s.until("the middle of phase 1", midway)
+	s.must(s.lab.Partition("hub"))
+	s.pause(15 * time.Second)()
+	s.must(s.lab.Heal())
+	s.ended(wait(), nil)
 }
