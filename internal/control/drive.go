@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/freshet/freshet/internal/account"
+	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/objstore"
 )
 
@@ -70,8 +71,13 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 			h.nc.Publish("watch.job."+m.job.ID, b)
 		}
 	}
+	shortened := false
 	save := func() bool {
-		j := m.snapshot()
+		j, _, cut := fitting(m.snapshot(), min(int(h.store.nc.MaxPayload()), maxPayload))
+		if cut && !shortened {
+			shortened = true
+			h.log.Warn("a job's record is larger than NATS takes, so it has not all that nodes say", "job", j.ID, "nodes", len(j.Nodes), "max_payload", h.store.nc.MaxPayload())
+		}
 		rev, ok := h.save(ctx, j, d.rev)
 		if !ok {
 			return false
@@ -130,6 +136,35 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 	}
 	publish()
 	h.retire(ctx, m.job)
+}
+
+// fitting is j as it fits a message of limit bytes, and its JSON. Where its nodes say too much for that, first what they
+// saw of others is left out, then their words are cut short, and at last their figures are left out; cut says that something is.
+func fitting(j Job, limit int) (_ Job, b []byte, cut bool) {
+	b, _ = json.Marshal(j)
+	for _, keep := range []struct {
+		faults, letters int
+		figures         bool
+	}{{4, maxErrorText, true}, {1, 200, true}, {0, 200, true}, {0, 64, true}, {0, 64, false}} {
+		if len(b)+1024 <= limit { // with what a message has around it
+			break
+		}
+		cut = true
+		j.Nodes = slices.Clone(j.Nodes)
+		for i := range j.Nodes {
+			n := &j.Nodes[i]
+			if !keep.figures {
+				*n = NodeStatus{Name: n.Name, State: n.State, Serving: n.Serving, Have: n.Have, NoAccess: n.NoAccess, Error: n.Error}
+			}
+			n.Error, n.Waiting = peer.Printable(n.Error, keep.letters), peer.Printable(n.Waiting, keep.letters)
+			n.Faults = slices.Clone(n.Faults[:min(len(n.Faults), keep.faults)])
+			for k := range n.Faults {
+				n.Faults[k].Cause = peer.Printable(n.Faults[k].Cause, keep.letters)
+			}
+		}
+		b, _ = json.Marshal(j)
+	}
+	return j, b, cut
 }
 
 // save writes a record, trying until it succeeds. ok is false if ctx ended or

@@ -76,6 +76,65 @@ func TestExternalNATSRefused(t *testing.T) {
 	}
 }
 
+// A job of which nodes tell more than NATS takes in a message ends as any other.
+func TestRecordLargerThanNATSTakes(t *testing.T) {
+	noLeaks(t)
+	const most = 32 << 10
+	h := startHub(t, Config{State: t.TempDir(), NATS: existing(t, server.Options{JetStream: true, MaxPayload: most})}, "127.0.0.1:0")
+	agents := threeNodes(t, h)
+	c := h.client(t, ClientOptions{})
+	job := runs(t, c, agents...)
+	last := done
+	for i := range 16 {
+		last.Faults = append(last.Faults, Fault{Node: fmt.Sprintf("m%d", i), Cause: strings.Repeat("x", maxErrorText)})
+	}
+	for _, a := range agents {
+		a.finish <- last
+	}
+	if j := watched(t, c, job.ID); j.State != Done {
+		t.Errorf("the job is %s: %s", j.State, j.Error)
+	}
+	await(t, "the job is filed", func() bool { _, d, err := h.find(job.ID); return err == nil && d == nil })
+	j, err := c.Job(testContext(t), job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range j.Nodes {
+		if n.State != Done || n.Have != done.Have || len(n.Faults) == 0 || n.Faults[0].Cause != last.Faults[0].Cause {
+			t.Errorf("the record has of %s: %.200s", n.Name, fmt.Sprintf("%+v", n))
+		}
+	}
+}
+
+// What is left out of a record so that it fits is what can best be done without.
+func TestFitting(t *testing.T) {
+	var j Job
+	for i := range 100 {
+		n := NodeStatus{Name: fmt.Sprint(i), State: Failed, Have: 7, StoreBytes: 1e12, PeerBytes: 1e12, SentBytes: 1e12, Error: "lost: " + strings.Repeat("y", 300)}
+		for range 16 {
+			n.Faults = append(n.Faults, Fault{Node: "store", Cause: strings.Repeat("x", 300)})
+		}
+		j.Nodes = append(j.Nodes, n)
+	}
+	whole, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		limit, faults, letters int
+		figures                bool
+	}{{1 << 20, 16, 306, true}, {256 << 10, 4, 306, true}, {96 << 10, 1, 200, true}, {48 << 10, 0, 200, true}, {24 << 10, 0, 64, true}, {20 << 10, 0, 64, false}} {
+		got, b, cut := fitting(j, tt.limit)
+		n := got.Nodes[99]
+		if len(b) > tt.limit || cut != (tt.faults < 16) || len(n.Faults) != tt.faults || len(n.Error) != tt.letters || (n.SentBytes > 0) != tt.figures || n.Have != 7 || n.State != Failed || settled(Job{State: Running, Nodes: got.Nodes[:1]}, "0") {
+			t.Errorf("of at most %d bytes: %d, %v, with %d faults, an error of %d, and %+v", tt.limit, len(b), cut, len(n.Faults), len(n.Error), n)
+		}
+		if again, _ := json.Marshal(j); !bytes.Equal(again, whole) {
+			t.Fatal("the job itself has changed")
+		}
+	}
+}
+
 const crashState = "FRESHET_TEST_CRASH_STATE"
 
 // TestCrashingHub is the process that TestDurable kills.

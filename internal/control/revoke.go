@@ -118,6 +118,19 @@ func (h *Hub) sweepRevoked(ctx context.Context, now time.Time) {
 // removeNode takes a node out of the cluster, up or down: none of its
 // certificates is accepted any longer, running jobs lose it, its name is free.
 func (h *Hub) removeNode(ctx context.Context, name string) error {
+	jobs, err := h.forget(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, d := range jobs { // a job whose record cannot be written makes wait, and nobody else is to
+		d.send(ctx, wasRemoved{name})
+	}
+	h.log.Info("node removed", "node", name)
+	return nil
+}
+
+// forget takes a node out of the records, and returns the jobs that are to hear of it.
+func (h *Hub) forget(ctx context.Context, name string) ([]*driven, error) {
 	h.keys.Lock() // no certificate is issued to it meanwhile
 	defer h.keys.Unlock()
 	now := time.Now()
@@ -126,11 +139,11 @@ func (h *Hub) removeNode(ctx context.Context, name string) error {
 	if n == nil {
 		known := slices.Sorted(maps.Keys(h.nodes))
 		h.mu.Unlock()
-		return fail(ErrNoSuchNode, "no node %q; known nodes: %s", peer.Printable(name, 64), listed(known))
+		return nil, fail(ErrNoSuchNode, "no node %q; known nodes: %s", peer.Printable(name, 64), listed(known))
 	}
 	if name == h.own {
 		h.mu.Unlock()
-		return fail(ErrRefused, "node %s runs in the control plane's own process: start that one with --no-agent first", name)
+		return nil, fail(ErrRefused, "node %s runs in the control plane's own process: start that one with --no-agent first", name)
 	}
 	var list revocations
 	for _, k := range n.live(now) {
@@ -138,10 +151,10 @@ func (h *Hub) removeNode(ctx context.Context, name string) error {
 	}
 	h.mu.Unlock()
 	if err := h.writeRevoked(ctx, list); err != nil { // first of all: should we die in between, it is to be removed again, and never half forgotten
-		return err
+		return nil, err
 	}
 	if err := drop(ctx, h.store.nodes, name); err != nil {
-		return fail(ErrUnavailable, "cannot remove the record of node %s; try again: %s", name, oneLine(err.Error()))
+		return nil, fail(ErrUnavailable, "cannot remove the record of node %s; try again: %s", name, oneLine(err.Error()))
 	}
 	h.mu.Lock()
 	delete(h.nodes, name)
@@ -149,12 +162,8 @@ func (h *Hub) removeNode(ctx context.Context, name string) error {
 	h.cutOffLocked(name)
 	jobs := slices.Collect(maps.Values(h.active))
 	h.mu.Unlock()
-	for _, d := range jobs {
-		d.send(ctx, wasRemoved{name})
-	}
 	drop(ctx, h.store.members, name) // it would expire by itself
-	h.log.Info("node removed", "node", name)
-	return nil
+	return jobs, nil
 }
 
 // writeRevoked puts certificates on the list that is on disk.

@@ -324,3 +324,26 @@ func TestWithdraw(t *testing.T) {
 		t.Errorf("%d certificates are on record when all have expired, want none", n)
 	}
 }
+
+// A job that takes no events, since its record cannot be written, keeps no node from joining while another is removed.
+func TestRemovalKeepsNobodyWaiting(t *testing.T) {
+	h := newHub(t)
+	ctx := testContext(t)
+	joined(t, h, "n1", Registration{}).stop()
+	stuck := newDriven(Job{ID: "stuck", State: Running})
+	for range cap(stuck.events) {
+		stuck.offer(ticked{})
+	}
+	h.mu.Lock()
+	h.active["stuck"] = stuck
+	h.mu.Unlock()
+	removed := make(chan error, 1)
+	go func() { removed <- h.removeNode(ctx, "n1") }() // waited for below
+	await(t, "n1 is removed", func() bool { return len(h.views()) == 0 })
+	joined(t, h, "n2", Registration{})
+	close(stuck.done)
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+	h.release("stuck")
+}
