@@ -25,7 +25,7 @@ type driven struct {
 	events chan event
 	done   chan struct{}            // closed when drive has returned
 	saved  atomic.Pointer[Job]      // as it is on disk
-	latest atomic.Pointer[Job]      // as it is
+	latest atomic.Pointer[Job]      // as it was at the last tick or save
 	lost   atomic.Pointer[[]string] // members of which there is no sign of life
 	rev    uint64                   // drive's: the record's revision in its bucket
 	files  Files                    // of a job of several; set before anybody else has it
@@ -60,20 +60,41 @@ func (d *driven) send(ctx context.Context, e event) {
 
 // drive runs a job's machine until the job has ended or ctx has.
 // changed says that the machine is ahead of the record.
+//
+// The record is written, and watchers are told, once for all that has happened since the last tick: where a
+// thousand nodes end, each with two reports that have to be on disk, a record of a thousand nodes is not written for each of them.
+// It is written before that where a command follows from what has to be on disk first, and at the end.
 func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 	defer close(d.done)
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
-	var published time.Time
+	var (
+		cmds      []command // to be carried out
+		unsaved   = changed // the record on disk lacks something that has to be there
+		urgent    bool      // and some of the commands follow from that
+		news      = true    // watchers do, of what they see
+		said      []byte    // what they get: latest, as JSON
+		published time.Time
+		shortened bool
+	)
+	take := func(now time.Time, e event) {
+		more, changed, durable := m.step(now, e)
+		cmds, news, unsaved = append(cmds, more...), news || changed, unsaved || durable
+		urgent = urgent || durable && len(more) > 0
+	}
+	show := func(j Job, b []byte) {
+		d.latest.Store(&j)
+		said = b
+	}
 	publish := func() {
 		published = time.Now()
-		if b, err := json.Marshal(d.latest.Load()); err == nil && len(b) <= maxPayload {
-			h.nc.Publish("watch.job."+m.job.ID, b)
-		}
+		h.nc.Publish("watch.job."+m.job.ID, said)
 	}
-	shortened := false
 	save := func() bool {
-		j, _, cut := fitting(m.snapshot(), min(int(h.store.nc.MaxPayload()), maxPayload))
+		if m.job.State.Ended() { // who sees the end finds them
+			h.saveCourses(ctx, d)
+		}
+		j, b, cut := fitting(m.snapshot(), min(int(h.store.nc.MaxPayload()), maxPayload))
 		if cut && !shortened {
 			shortened = true
 			h.log.Warn("a job's record is larger than NATS takes, so it has not all that nodes say", "job", j.ID, "nodes", len(j.Nodes), "max_payload", h.store.nc.MaxPayload())
@@ -82,57 +103,57 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 		if !ok {
 			return false
 		}
-		d.rev = rev
+		d.rev, unsaved, urgent = rev, false, false
 		d.saved.Store(&j)
-		d.latest.Store(&j)
+		show(j, b)
 		return true
 	}
-	if changed && !save() {
+	if unsaved && !save() {
 		return
 	}
-	dirty := false
 	woke := time.Now()
 	for !m.job.State.Ended() {
-		var e event
+		var first event
+		ticking := false
 		select {
-		case e = <-d.events:
+		case first = <-d.events:
 		case <-tick.C:
-			if dirty || time.Since(published) > 2*time.Second {
-				publish()
-				dirty = false
-			}
-			if len(d.events) == 0 { // what has been heard counts before what has not
-				e = ticked{}
-			}
+			ticking = true
 		case <-ctx.Done():
 			return
 		}
 		now := time.Now()
 		if gap := now.Sub(woke); gap > awayAfter { // stopped, or writing to a store that was away
-			m.step(now, wasAway{gap})
+			take(now, wasAway{gap})
 		}
 		woke = now
-		if e == nil {
-			continue
+		if first != nil {
+			take(now, first)
 		}
-		cmds, changed, durable := m.step(time.Now(), e)
+		for range len(d.events) { // nobody else receives
+			take(now, <-d.events)
+		}
+		if ticking { // what has been heard counts before what has not
+			take(now, ticked{})
+		}
 		lost := slices.Sorted(maps.Keys(m.lost))
 		d.lost.Store(&lost)
-		if durable {
-			if m.job.State.Ended() { // who sees the end finds them
-				h.saveCourses(ctx, d)
-			}
-			if !save() {
-				return
-			}
-			publish()
-			dirty = false
-		} else if changed {
-			j := m.snapshot()
-			d.latest.Store(&j)
-			dirty = true
+		if unsaved && (ticking || urgent || m.job.State.Ended()) && !save() {
+			return
 		}
 		h.carryOut(ctx, d, m, cmds)
+		cmds = nil
+		if !ticking {
+			continue
+		}
+		if news {
+			j, b, _ := fitting(m.snapshot(), maxPayload)
+			show(j, b)
+		}
+		if news || time.Since(published) > 2*time.Second {
+			publish()
+			news = false
+		}
 	}
 	publish()
 	h.retire(ctx, m.job)

@@ -1,0 +1,87 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/freshet/freshet/objstore"
+)
+
+// started is a job of so many nodes that has just been started, in the records, and what is to be driven.
+func started(t *testing.T, h *testHub, nodes int) (*driven, *machine) {
+	t.Helper()
+	now, addrs := time.Now(), map[string]string{}
+	for i := range nodes {
+		addrs[fmt.Sprintf("m%d", i)] = "h:1"
+	}
+	m := newMachine(Job{ID: "some-job", Spec: aSpec, Object: objstore.Object{Size: 10}}, addrs, nil)
+	m.step(now, begun{})
+	for name := range addrs {
+		m.step(now, wasPrepared{node: name})
+	}
+	d := newDriven(m.snapshot())
+	var err error
+	if d.rev, err = put(testContext(t), h.store.jobs, m.job.ID, m.snapshot(), 0); err != nil {
+		t.Fatal(err)
+	}
+	return d, m
+}
+
+// What many nodes say at the same time is written together, and told together.
+func TestManyEndAtOnce(t *testing.T) {
+	h := newHub(t)
+	ctx := testContext(t)
+	const nodes = 200
+	d, m := started(t, h, nodes)
+	told, err := h.nc.SubscribeSync("watch.job." + m.job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := d.rev
+	for i := range nodes {
+		d.offer(serving(fmt.Sprintf("m%d", i), Done))
+	}
+	for i := range nodes {
+		d.offer(status(fmt.Sprintf("m%d", i), Done))
+	}
+	h.drive(ctx, d, m, false)
+	var j Job
+	if _, err := get(ctx, h.store.jobs, m.job.ID, &j); err != nil || j.State != Done || slices.ContainsFunc(j.Nodes, func(n NodeStatus) bool { return n.State != Done || n.Serving }) {
+		t.Errorf("the record is %+v, %v", j, err)
+	}
+	if err := h.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	shown, _, err := told.Pending()
+	if written := d.rev - first; err != nil || written > 5 || shown == 0 || shown > 5 {
+		t.Errorf("the record was written %d times, and watchers were told %d times (%v); want a few", written, shown, err)
+	}
+}
+
+// What a node is told to do is on disk by then.
+func TestWrittenBeforeItIsDone(t *testing.T) {
+	h := newHub(t)
+	ctx := testContext(t)
+	d, m := started(t, h, 1)
+	found := make(chan string, 64)
+	if _, err := h.nc.Subscribe("down.m0.cancel", func(msg *nats.Msg) {
+		var j Job
+		if _, err := get(ctx, h.store.jobs, m.job.ID, &j); err != nil {
+			t.Error(err)
+		}
+		found <- j.Stopping
+		msg.Respond(nil)
+		d.offer(status("m0", Cancelled))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	d.offer(toCancel{"enough"})
+	h.drive(ctx, d, m, false)
+	if got := <-found; got != "enough" {
+		t.Errorf("when the node is told to stop the record says %q, want that it is stopping", got)
+	}
+}
