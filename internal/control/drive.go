@@ -245,18 +245,34 @@ func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []comman
 	if len(cmds) == 0 {
 		return
 	}
-	job := m.snapshot()
-	job.Nodes = nil // a node needs the members, not how the others are doing
-	job.Files = d.files
-	plain, _ := json.Marshal(job)
-	begin := startBody(plain, job.Accepted, m.timeout)
+	describe := func(files Files) []byte {
+		job := m.job
+		job.Nodes = nil // a node needs the members, not how the others are doing
+		job.Files = files
+		b, _ := json.Marshal(job)
+		return b
+	}
+	var prepare []byte      // with the files, of which there may be thousands
+	var begin func() []byte // without: whoever has prepared has them
+	for _, c := range cmds {
+		switch c.(type) {
+		case cmdPrepare:
+			if prepare == nil {
+				prepare = describe(d.files)
+			}
+		case cmdStart:
+			if begin == nil {
+				begin = startBody(describe(nil), m.job.Accepted, m.timeout)
+			}
+		}
+	}
 	for _, c := range cmds {
 		switch c := c.(type) {
 		case cmdPrepare:
 			h.spawn(func() {
 				var p Prepared
 				e := wasPrepared{node: c.node}
-				switch err := h.ask(ctx, c.node, "prepare", plain, prepareWithin, &p); {
+				switch err := h.ask(ctx, c.node, "prepare", prepare, prepareWithin, &p); {
 				case errors.Is(err, errSilent): // the machine has the same deadline, and the words for it
 					return
 				case err != nil:
@@ -277,7 +293,7 @@ func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []comman
 				}
 			})
 		case cmdStop:
-			b, _ := json.Marshal(stop{Job: job.ID, Reason: c.reason, Failed: c.failed})
+			b, _ := json.Marshal(stop{Job: m.job.ID, Reason: c.reason, Failed: c.failed})
 			h.spawn(func() { h.ask(ctx, c.node, "cancel", b, beatEvery, nil) }) // told again at its next beat
 		}
 	}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -83,5 +84,52 @@ func TestWrittenBeforeItIsDone(t *testing.T) {
 	h.drive(ctx, d, m, false)
 	if got := <-found; got != "enough" {
 		t.Errorf("when the node is told to stop the record says %q, want that it is stopping", got)
+	}
+}
+
+// The list of a job's files goes to a node once, with the preparation.
+func TestFilesAreToldOnce(t *testing.T) {
+	h := newHub(t)
+	ctx := testContext(t)
+	d, m := started(t, h, 1)
+	m.job.FileCount, d.files = 3, named("a", "b/c", "d")
+	heard := make(chan Job, 2)
+	if _, err := h.nc.Subscribe("down.m0.*", func(msg *nats.Msg) {
+		var s start
+		var err error
+		if msg.Subject == "down.m0.start" {
+			err = json.Unmarshal(msg.Data, &s)
+		} else {
+			err = json.Unmarshal(msg.Data, &s.Job)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		heard <- s.Job
+		msg.Respond(nil)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		c     command
+		files int
+	}{{cmdPrepare{"m0"}, 3}, {cmdStart{"m0"}, 0}} {
+		h.carryOut(ctx, d, m, []command{tt.c})
+		if j := <-heard; j.ID != m.job.ID || len(j.Members) != 1 || j.FileCount != 3 || len(j.Files) != tt.files {
+			t.Errorf("%T says %+v, want %d files", tt.c, j, tt.files)
+		}
+	}
+}
+
+// A command to stop is nothing to pack thousands of files and members for.
+func TestStopPacksNothing(t *testing.T) {
+	d, m := newDriven(Job{}), &machine{}
+	for i := range 1000 {
+		d.files = append(d.files, objstore.Object{Key: fmt.Sprint(i), Size: 1, Modified: time.Unix(1e9, 0)})
+		m.job.Members = append(m.job.Members, Member{Name: fmt.Sprint(i)})
+	}
+	h := &Hub{closed: true} // nothing is sent
+	if n := testing.AllocsPerRun(10, func() { h.carryOut(t.Context(), d, m, []command{cmdStop{node: "m0"}}) }); n > 50 {
+		t.Errorf("a command to stop takes %v allocations, want a few", n)
 	}
 }

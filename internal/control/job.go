@@ -53,7 +53,7 @@ type Job struct {
 	Spec      Spec             `json:"spec"`
 	Object    objstore.Object  `json:"object"`               // the version pinned at the start; of several the whole
 	FileCount int              `json:"file_count,omitempty"` // of a job of several objects
-	Files     Files            `json:"files,omitempty"`      // what a node is told of them; Client.Files has them, too
+	Files     Files            `json:"files,omitempty"`      // what a node that prepares is told of them; Client.Files has them, too
 	Challenge access.Challenge `json:"challenge,omitzero"`   // what nodes prove their access with; none with Spec.ShareAccess
 	Accepted  time.Time        `json:"accepted"`             // when the control plane accepted it: the clock of every figure starts here
 	Members   []Member         `json:"members,omitempty"`    // who takes part; set when the job starts

@@ -33,6 +33,7 @@ type machine struct {
 	due     time.Time            // preparing: who has not answered by then fails
 	ready   map[string]bool      // preparing: answered; the value: it has the pinned version already
 	blind   map[string]string    // preparing: answered that it may not read the source, and why
+	begun   map[string]time.Time // running: when the member was last told to start
 	heard   map[string]time.Time // running: the member's last sign of life
 	missing map[string]time.Time // running: the member's first beat that did not list the job
 	moved   map[string]time.Time // running: when the member's own word last told of something new
@@ -82,7 +83,7 @@ type (
 // newMachine is a job that has just been accepted. addrs has the address of
 // every node that is up; down says of each of the others why it is not.
 func newMachine(job Job, addrs, down map[string]string) *machine {
-	m := &machine{job: job, addrs: addrs, ready: map[string]bool{}, blind: map[string]string{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, moved: map[string]time.Time{}, lost: map[string]bool{}}
+	m := &machine{job: job, addrs: addrs, ready: map[string]bool{}, blind: map[string]string{}, begun: map[string]time.Time{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, moved: map[string]time.Time{}, lost: map[string]bool{}}
 	m.job.State, m.job.Revision, m.job.Nodes = Preparing, 1, nil
 	for name := range addrs {
 		m.job.Nodes = append(m.job.Nodes, NodeStatus{Name: name, State: Preparing})
@@ -102,7 +103,7 @@ const errRestarted = "control plane restarted while the job was being prepared; 
 // can have been heard meanwhile, so everybody is given time to come back.
 // changed says that the record has to be written.
 func resume(job Job, now time.Time) (m *machine, changed bool) {
-	m = &machine{job: job, ready: map[string]bool{}, blind: map[string]string{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, moved: map[string]time.Time{}, lost: map[string]bool{}}
+	m = &machine{job: job, ready: map[string]bool{}, blind: map[string]string{}, begun: map[string]time.Time{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, moved: map[string]time.Time{}, lost: map[string]bool{}}
 	m.job.Nodes = slices.Clone(job.Nodes)
 	switch job.State {
 	case Preparing:
@@ -172,7 +173,8 @@ func (m *machine) step(now time.Time, e event) (cmds []command, changed, durable
 	case hasStatus:
 		var again bool
 		again, changed, durable = m.report(now, e.status)
-		if again {
+		if again && now.Sub(m.begun[e.status.Name]) >= startAgain { // else its report may have been under way
+			m.begun[e.status.Name] = now
 			cmds = append(cmds, cmdStart{e.status.Name})
 		}
 	case hasBeaten:
@@ -261,7 +263,7 @@ func (m *machine) start(now time.Time) (cmds []command, started bool) {
 		}
 		n.State, n.NoAccess = Running, m.blind[n.Name] != ""
 		m.job.Members = append(m.job.Members, Member{Name: n.Name, Addr: m.addrs[n.Name], Held: m.ready[n.Name], NoAccess: n.NoAccess, Site: m.sites[n.Name]})
-		m.heard[n.Name], m.moved[n.Name] = now, now
+		m.begun[n.Name], m.heard[n.Name], m.moved[n.Name] = now, now, now
 		cmds = append(cmds, cmdStart{n.Name})
 	}
 	return cmds, true

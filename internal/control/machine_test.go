@@ -115,9 +115,11 @@ func TestMachine(t *testing.T) {
 		"a start that got lost": {up: up("a"), happens: []happening{
 			{0, begun{}, "prepare(a) preparing: a=preparing"},
 			{1 * s, ready("a"), "start(a) save running: a=running"},
-			{2 * s, status("a", Preparing), "start(a) running: a=running"},
-			{3 * s, status("a", Running), "running: a=running"},
-			{4 * s, notStarted{"a", "agent restarted during the job"}, "save failed: a=failed (a: agent restarted during the job)"},
+			{1500 * time.Millisecond, status("a", Preparing), "running: a=running"}, // said before it came
+			{5 * s, status("a", Preparing), "start(a) running: a=running"},
+			{6 * s, status("a", Preparing), "running: a=running"},
+			{7 * s, status("a", Running), "running: a=running"},
+			{8 * s, notStarted{"a", "agent restarted during the job"}, "save failed: a=failed (a: agent restarted during the job)"},
 		}},
 		"a cancel that overtakes a start": {up: up("a"), happens: []happening{
 			{0, begun{}, "prepare(a) preparing: a=preparing"},

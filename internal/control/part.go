@@ -166,7 +166,11 @@ func (m *member) start(ctx context.Context, s start) error {
 	if m.probing != nil {
 		m.probing(errJobCame)
 	}
+	files := p.job.Files
 	p.job = s.Job
+	if len(p.job.Files) == 0 { // they were in what it prepared
+		p.job.Files = files
+	}
 	if s.Age > 0 { // by our own clock, which may be another than the hub's
 		p.job.Accepted = time.Now().Add(-time.Duration(s.Age))
 	}

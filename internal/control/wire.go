@@ -26,6 +26,7 @@ const (
 	dialBack      = 5 * time.Second
 	registerEvery = 2 * time.Second  // at most, of one node
 	restartGrace  = 15 * time.Second // more than lostAfter for agents to find a restarted hub again
+	startAgain    = 3 * time.Second  // for a node that still waits for its start
 	awayAfter     = 2 * time.Second  // a hub that has done nothing for so long is not the one to say who was silent
 	deafFor       = 2 * time.Minute  // how long several members may be silent at once before they are given up
 	holdPrepared  = 2 * time.Minute  // how long an agent waits for the start of what it has prepared
@@ -102,7 +103,7 @@ type Prepared struct {
 
 // start begins a job that is prepared. drive.go puts it together.
 type start struct {
-	Job Job `json:"job"`
+	Job Job `json:"job"` // without Files
 	startTimes
 }
 
