@@ -119,6 +119,9 @@ func resume(job Job, now time.Time) (m *machine, changed bool) {
 		for _, mem := range m.job.Members {
 			m.heard[mem.Name] = now.Add(restartGrace - lostAfter)
 			m.moved[mem.Name] = now
+			if n := m.node(mem.Name); n != nil && wasLost(*n) {
+				m.lost[mem.Name] = true
+			}
 		}
 		m.setTimeout()
 		if m.job.Stopping != "" {
@@ -559,8 +562,11 @@ func settled(j Job, node string) bool {
 		return false
 	}
 	i, ok := slices.BinarySearchFunc(j.Nodes, node, func(n NodeStatus, s string) int { return cmp.Compare(n.Name, s) })
-	return !ok || j.Nodes[i].over() && !strings.HasPrefix(j.Nodes[i].Error, "lost: ")
+	return !ok || j.Nodes[i].over() && !wasLost(j.Nodes[i])
 }
+
+// wasLost says whether a node has failed because nothing was heard of it.
+func wasLost(n NodeStatus) bool { return n.State == Failed && strings.HasPrefix(n.Error, "lost: ") }
 
 // bounded makes a status that a node sent fit for a record: what a node says
 // about itself is believed, but not how long it says it.

@@ -390,6 +390,11 @@ func TestResume(t *testing.T) {
 	if got, want := r.job.Nodes[1].Error, "lost: no sign of life for 10s"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	again, _ := resume(r.snapshot(), t1.Add(time.Minute)) // another hub may take it back as well
+	again.step(t1.Add(61*time.Second), status("b", Done))
+	if got, want := transcript(again, nil, false), "running: a=running b=done"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 	r.step(t1.Add(16*time.Second), status("a", Done))
 	if got, want := r.job.Error, "b: lost: no sign of life for 10s"; r.job.State != Failed || got != want {
 		t.Errorf("got %s %q, want %q", r.job.State, got, want)
