@@ -444,13 +444,13 @@ func (p *part) run(ctx context.Context) (err error) {
 			files[i].Kept = kept
 		}
 		p.update(func(s *control.NodeStatus) { s.Kept = keptBytes(p.job, config.Kept) })
-		t, err := p.roots.CreateTree(p.job.ID, dest, files)
+		t, err := p.roots.CreateTree(p.job.ID, dest, p.job.Spec.Source, files)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, t.Close()) }()
 		config.File = timed{t, &p.course.written}
-		config.Commit = func() error { return t.Commit(p.job.Spec.Source) }
+		config.Commit = t.Commit
 	case held:
 		f, err := p.roots.OpenHeld(dest, p.job.Spec.Source, p.job.Object.Version, p.job.Object.Size)
 		if err != nil {

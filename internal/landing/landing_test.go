@@ -196,7 +196,7 @@ func TestReplacingKeepsTheOwner(t *testing.T) {
 		}
 	}
 	land(t, r, paths[0], []byte("new"), Meta{})
-	if err := begin(t, r, m).Commit("s"); err != nil {
+	if err := begin(t, r, m).Commit(); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range append(paths, filepath.Join(m, "shard-1")) {

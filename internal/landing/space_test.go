@@ -44,8 +44,8 @@ var landers = map[string]func(r *Roots, dir string, size unit.Bytes) (lander, fu
 		return f, func() error { return f.Commit(Meta{}) }, err
 	},
 	"tree": func(r *Roots, dir string, size unit.Bytes) (lander, func() error, error) {
-		f, err := r.CreateTree("j", dir, []TreeFile{{Name: "f", Size: size / 2}, {Name: "g", Size: size - size/2}})
-		return f, func() error { return f.Commit("s") }, err
+		f, err := r.CreateTree("j", dir, "s", []TreeFile{{Name: "f", Size: size / 2}, {Name: "g", Size: size - size/2}})
+		return f, f.Commit, err
 	},
 }
 
@@ -185,7 +185,7 @@ func TestSmallFilesOfATree(t *testing.T) {
 	var sizes []int64
 	allocate = func(_ *os.File, off, n int64) error { sizes = append(sizes, off, n); return nil }
 	r, dir := openRoots(t)
-	f, err := r.CreateTree("j", dir, []TreeFile{{Name: "a", Size: 7}, {Name: "b", Size: 2 * firstStep}, {Name: "c", Size: firstStep}})
+	f, err := r.CreateTree("j", dir, "s", []TreeFile{{Name: "a", Size: 7}, {Name: "b", Size: 2 * firstStep}, {Name: "c", Size: firstStep}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,6 +46,7 @@ type Tree struct {
 	r       *Roots
 	dir     place // its rel may be "."
 	job     string
+	source  string // URL of what the files lie below
 	files   []TreeFile
 	ends    []int64 // by file: where it ends
 	part    string  // directory of the part files, relative to the root; empty: they were in their place before
@@ -158,9 +159,9 @@ func (t *Tree) places() (keys []string, err error) {
 	return keys, nil
 }
 
-// CreateTree makes the part files of files that are to land below dir. The error is ErrBusy if another landing
-// for one of them is under way. If the disk has no room the error says how much is needed and how much is free, and nothing is left behind.
-func (r *Roots) CreateTree(job, dir string, files []TreeFile) (*Tree, error) {
+// CreateTree makes the part files of files of source that are to land below dir. The error is ErrBusy if another landing
+// for one of them is under way, and a *ChangedError if one that is kept is not held. If the disk has no room the error says how much is needed and how much is free, and nothing is left behind.
+func (r *Roots) CreateTree(job, dir, source string, files []TreeFile) (*Tree, error) {
 	if err := checkJob(job); err != nil {
 		return nil, err
 	}
@@ -172,23 +173,40 @@ func (r *Roots) CreateTree(job, dir string, files []TreeFile) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.job = job
+	t.job, t.source = job, source
 	if err := t.make(); err != nil {
 		return nil, err
 	}
 	t.open.open = t.openFile
-	t.open.kept = make([]fs.FileInfo, len(files))
-	for i, f := range files {
-		if f.Kept {
-			if t.open.kept[i] = there[i]; there[i] == nil || there[i].Size() != int64(f.Size) {
-				return nil, errors.Join(&ChangedError{t.place(i).path}, t.Abort())
-			}
-		}
+	if err := t.keep(there); err != nil {
+		return nil, errors.Join(err, t.Abort())
 	}
 	if err := t.reserve(); err != nil {
 		return nil, errors.Join(err, t.Abort())
 	}
 	return t, nil
+}
+
+// keep notes what the files that are kept are now, and sees that they are held.
+func (t *Tree) keep(there []fs.FileInfo) error {
+	t.open.kept = make([]fs.FileInfo, len(t.files))
+	if !slices.ContainsFunc(t.files, func(f TreeFile) bool { return f.Kept }) {
+		return nil
+	}
+	held, err := t.recorded(t.source, there)
+	if err != nil {
+		return err
+	}
+	for i, f := range t.files {
+		if !f.Kept {
+			continue
+		}
+		if !held[i] {
+			return &ChangedError{t.place(i).path}
+		}
+		t.open.kept[i] = there[i]
+	}
+	return nil
 }
 
 // make takes the destinations, and makes the directory of the part files and those above it. After an error nothing of that is left.
@@ -449,7 +467,7 @@ func (t *Tree) ReadAt(b []byte, off int64) (n int, err error) {
 // Commit puts all files in their places: when it returns nil they are there, whole, and stay there if the
 // power fails. Files that were there before are replaced and leave their permissions and owners as a File's do. After an error
 // none has been replaced, unless the text says so. The files may still be read.
-func (t *Tree) Commit(source string) error {
+func (t *Tree) Commit() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.state != landing {
@@ -517,7 +535,7 @@ func (t *Tree) Commit(source string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.r.rememberTree(t.dir, source, t.files, infos), t.r.removeEntry(t.entry))
+	return errors.Join(t.r.rememberTree(t.dir, t.source, t.files, infos), t.r.removeEntry(t.entry))
 }
 
 // sync gives the part files their permissions and makes what they hold last, several at a time.

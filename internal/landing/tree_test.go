@@ -25,7 +25,7 @@ const modelBytes = "shard1{}voc"
 // begin makes a tree and writes it, in two calls neither of which ends where a file does.
 func begin(t *testing.T, r *Roots, dir string) *Tree {
 	t.Helper()
-	tr, err := r.CreateTree("job-1", dir, model)
+	tr, err := r.CreateTree("job-1", dir, "s", model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestTreeLandsWholeOrNotAtAll(t *testing.T) {
 	if held, err := heldAll(r, m, "s", model); held || err != nil {
 		t.Errorf("held before it is there (%v)", err)
 	}
-	if err := tr.Commit("s"); err != nil {
+	if err := tr.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	wantTree(t, m, "README", "config.json", "empty", "shard-1", "sub/", "sub/deep/", "sub/deep/vocab")
@@ -92,7 +92,7 @@ func TestTreeLandsWholeOrNotAtAll(t *testing.T) {
 	if n, err := tr.ReadAt(b, 5); err != io.EOF || string(b[:n]) != modelBytes[5:] {
 		t.Errorf("read to the end: %q, %v", b[:n], err)
 	}
-	if err := tr.Commit("s"); err == nil {
+	if err := tr.Commit(); err == nil {
 		t.Error("committed twice")
 	}
 	if err := tr.Close(); err != nil {
@@ -118,7 +118,7 @@ func TestAbortedTreeLeavesNothing(t *testing.T) {
 	tr = begin(t, r, dir) // a root itself
 	tr.Close()
 	wantTree(t, dir, "other")
-	if _, err := r.CreateTree("j", filepath.Join(dir, "m"), []TreeFile{{Name: "a", Size: 1}, {Name: "b", Size: 1 << 60}}); err == nil {
+	if _, err := r.CreateTree("j", filepath.Join(dir, "m"), "s", []TreeFile{{Name: "a", Size: 1}, {Name: "b", Size: 1 << 60}}); err == nil {
 		t.Error("files larger than the disk are begun")
 	} else {
 		wantError(t, err, "needs", "free")
@@ -151,7 +151,7 @@ func TestTreeIsSyncedBeforeItIsRenamed(t *testing.T) {
 	}
 	r, dir := openRoots(t)
 	m := filepath.Join(dir, "m")
-	if err := begin(t, r, m).Commit("s"); err != nil {
+	if err := begin(t, r, m).Commit(); err != nil {
 		t.Fatal(err)
 	}
 	if renames != len(model) || dirs < 5 {
@@ -159,7 +159,7 @@ func TestTreeIsSyncedBeforeItIsRenamed(t *testing.T) {
 	}
 	files, dirs, renames, bad = 0, 0, 0, true
 	tr := begin(t, r, m)
-	if err := tr.Commit("s"); !errors.Is(err, syscall.EIO) || renames > 0 {
+	if err := tr.Commit(); !errors.Is(err, syscall.EIO) || renames > 0 {
 		t.Errorf("a file cannot be synced: %v after %d were renamed", err, renames)
 	}
 	tr.Close()
@@ -206,7 +206,7 @@ func TestTreeIsWrittenDownBeforeItIsRenamed(t *testing.T) {
 		return root.Rename(from, to)
 	}
 	m := filepath.Join(dir, "new", "m")
-	if err := begin(t, r, m).Commit("s"); err != nil {
+	if err := begin(t, r, m).Commit(); err != nil {
 		t.Fatal(err)
 	}
 	wantFiles(t, m, whole)
@@ -224,7 +224,7 @@ func TestSweepOfATree(t *testing.T) {
 			state, dir := t.TempDir(), t.TempDir()
 			r := openAt(t, state, dir)
 			m := filepath.Join(dir, "m")
-			tr, err := r.CreateTree("dead", m, model)
+			tr, err := r.CreateTree("dead", m, "s", model)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +243,7 @@ func TestSweepOfATree(t *testing.T) {
 					}
 					return root.Rename(from, to)
 				}
-				tr.Commit("s")
+				tr.Commit()
 				rename = (*os.Root).Rename
 			}
 			r.Close() // as if killed: nothing is aborted
@@ -276,7 +276,7 @@ func TestSweepThatCannotEnd(t *testing.T) {
 	state, dir := t.TempDir(), t.TempDir()
 	r := openAt(t, state, dir)
 	m := filepath.Join(dir, "m")
-	tr, err := r.CreateTree("dead", m, model)
+	tr, err := r.CreateTree("dead", m, "s", model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestSweepThatCannotEnd(t *testing.T) {
 		r.state.Close()
 		return syscall.EIO
 	}
-	tr.Commit("s")
+	tr.Commit()
 	rename = (*os.Root).Rename
 	r.Close() // as if killed: nothing is aborted
 	path := filepath.Join(m, "config.json")
@@ -303,8 +303,11 @@ func TestSweepThatCannotEnd(t *testing.T) {
 		"check":      func() error { return r.Check(filepath.Join(m, "sub", "x")) },
 		"check tree": func() error { return r.CheckTree(m, newer) },
 		"file":       func() error { _, err := r.Create("j", filepath.Join(m, "shard-1"), 1); return err },
-		"tree":       func() error { _, err := r.CreateTree("j", m, newer); return err },
-		"tree above": func() error { _, err := r.CreateTree("j", dir, []TreeFile{{Name: "m/shard-1", Size: 1}}); return err },
+		"tree":       func() error { _, err := r.CreateTree("j", m, "s", newer); return err },
+		"tree above": func() error {
+			_, err := r.CreateTree("j", dir, "s", []TreeFile{{Name: "m/shard-1", Size: 1}})
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) { wantError(t, try(), "job dead was cut short", path) })
 	}
@@ -331,7 +334,7 @@ func TestTreeThatCannotBePutInItsPlace(t *testing.T) {
 		return root.Rename(from, to)
 	}
 	tr := begin(t, r, m)
-	wantError(t, tr.Commit("s"), "config.json", "1 of 4 files")
+	wantError(t, tr.Commit(), "config.json", "1 of 4 files")
 	tr.Close()
 	wantTree(t, m, "shard-1", "sub/", "sub/deep/")
 	if held, err := heldAll(r, m, "s", model[:1]); held || err != nil {
@@ -346,7 +349,7 @@ func TestTreeIsBusy(t *testing.T) {
 	if _, err := r.Create("job-2", vocab, 1); !errors.Is(err, ErrBusy) {
 		t.Errorf("a file of the tree: %v", err)
 	}
-	if _, err := r.CreateTree("job-2", filepath.Join(dir, "m", "sub"), []TreeFile{{Name: "deep/vocab", Size: 1}}); !errors.Is(err, ErrBusy) {
+	if _, err := r.CreateTree("job-2", filepath.Join(dir, "m", "sub"), "s", []TreeFile{{Name: "deep/vocab", Size: 1}}); !errors.Is(err, ErrBusy) {
 		t.Errorf("another tree with one of its files: %v", err)
 	}
 	tr.Close()
@@ -355,7 +358,7 @@ func TestTreeIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := r.CreateTree("job-3", filepath.Join(dir, "m"), model); !errors.Is(err, ErrBusy) {
+	if _, err := r.CreateTree("job-3", filepath.Join(dir, "m"), "s", model); !errors.Is(err, ErrBusy) {
 		t.Errorf("a file is landing where the tree wants to: %v", err)
 	}
 }
@@ -383,7 +386,7 @@ func TestRefusedTrees(t *testing.T) {
 		{filepath.Join(dir, "m"), []TreeFile{{Name: "a/x"}, {Name: "b/x"}}, "same file"},
 	} {
 		wantError(t, r.CheckTree(tt.dir, tt.files), tt.want)
-		if tr, err := r.CreateTree("j", tt.dir, tt.files); err == nil {
+		if tr, err := r.CreateTree("j", tt.dir, "s", tt.files); err == nil {
 			tr.Close()
 			t.Errorf("%s: %+v is begun", tt.dir, tt.files)
 		}
@@ -394,7 +397,7 @@ func TestHeldTree(t *testing.T) {
 	state, dir := t.TempDir(), t.TempDir()
 	r := openAt(t, state, dir)
 	m := filepath.Join(dir, "m")
-	if err := begin(t, r, m).Commit("s"); err != nil {
+	if err := begin(t, r, m).Commit(); err != nil {
 		t.Fatal(err)
 	}
 	check := func(what string, want bool, source string, files []TreeFile) {
@@ -447,7 +450,7 @@ func TestHeldTreeChanges(t *testing.T) {
 	m := filepath.Join(dir, "m")
 	path := filepath.Join(m, "config.json")
 	for _, before := range []bool{false, true} {
-		if err := begin(t, r, m).Commit("s"); err != nil {
+		if err := begin(t, r, m).Commit(); err != nil {
 			t.Fatal(err)
 		}
 		tr, err := r.OpenTree(m, "s", model)
@@ -482,7 +485,7 @@ func TestTreeOfManyFiles(t *testing.T) {
 		files = append(files, TreeFile{Name: fmt.Sprintf("d%d/%d", i%7, i), Size: unit.Bytes(len(text)), Version: "v"})
 		data = append(data, text...)
 	}
-	tr, err := r.CreateTree("j", filepath.Join(dir, "m"), files)
+	tr, err := r.CreateTree("j", filepath.Join(dir, "m"), "s", files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -506,7 +509,7 @@ func TestTreeOfManyFiles(t *testing.T) {
 		}
 	}
 	read("before commit")
-	if err := tr.Commit("s"); err != nil {
+	if err := tr.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	read("after commit")
@@ -528,7 +531,7 @@ func TestTreeKeepsFiles(t *testing.T) {
 		state, dir := t.TempDir(), t.TempDir()
 		r := openAt(t, state, dir)
 		m := filepath.Join(dir, "m")
-		if err := begin(t, r, m).Commit("s"); err != nil {
+		if err := begin(t, r, m).Commit(); err != nil {
 			t.Fatal(err)
 		}
 		before, err := os.Stat(filepath.Join(m, "shard-1"))
@@ -544,7 +547,7 @@ func TestTreeKeepsFiles(t *testing.T) {
 		for i := range next {
 			next[i].Kept = held[i]
 		}
-		tr, err := r.CreateTree("job-2", m, next)
+		tr, err := r.CreateTree("job-2", m, "s", next)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -565,7 +568,7 @@ func TestTreeKeepsFiles(t *testing.T) {
 			want["shard-1"] = "shardX"
 			wantFiles(t, m, whole)
 		}
-		if err := tr.Commit("s"); err != nil {
+		if err := tr.Commit(); err != nil {
 			t.Fatal(err)
 		}
 		wantFiles(t, m, want)
@@ -581,7 +584,13 @@ func TestTreeKeepsFiles(t *testing.T) {
 			t.Error(err)
 		}
 
-		tr, err = r.CreateTree("job-3", m, next) // and a file that is replaced while others land
+		overwrite(t, filepath.Join(m, "sub/deep/vocab"), "VOC")
+		_, err = r.CreateTree("job-3", m, "s", next) // of which one has changed since it was looked at
+		wantChanged(t, err, filepath.Join(m, "sub/deep/vocab"))
+		wantTree(t, m, "config.json", "empty", "shard-1", "sub/", "sub/deep/", "sub/deep/vocab")
+		next[3].Kept = false
+
+		tr, err = r.CreateTree("job-3", m, "s", next) // and a file that is replaced while others land
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -595,6 +604,6 @@ func TestTreeKeepsFiles(t *testing.T) {
 		os.Remove(filepath.Join(m, "shard-1"))
 		os.WriteFile(filepath.Join(m, "shard-1"), []byte("theirs"), 0o644)
 		os.Chtimes(filepath.Join(m, "shard-1"), time.Now(), time.Now().Add(time.Second))
-		wantError(t, tr.Commit("s"), "shard-1", "replaced")
+		wantError(t, tr.Commit(), "shard-1", "replaced")
 	}
 }
