@@ -27,8 +27,9 @@ import (
 // What a job of several objects asks of a node beside what one of one does. docs/notes/2026-11-21-many-files.md says
 // why it is as it is.
 
-// lookAtOnce is how many objects are looked at at the same moment: what takes a store 20 ms each is 10,000 in six seconds.
-const lookAtOnce = 32
+// lookAtOnce is how many objects are looked at at the same moment, each over a connection of its own, which is as many as are kept
+// for a store (httpwire): 10,000 that take it three requests of 50 ms each are six seconds.
+const lookAtOnce = 256
 
 // hintWithin is what an answer that is known may be late for.
 const hintWithin = 2 * time.Second

@@ -2,6 +2,7 @@ package freshet
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -10,10 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/objstore/fault"
+	"github.com/freshet/freshet/objstore/mem"
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/unit"
 )
@@ -96,6 +100,23 @@ func TestLinksAreNoSource(t *testing.T) {
 	if s, err := w.Stat(t.Context(), control.Spec{Source: source}); err != nil || len(s.Files) != 3 { // here it leads to where all are
 		t.Errorf("got %d files, %v, want 3", len(s.Files), err)
 	}
+}
+
+// As many files as a job can have are looked at in the time that a node has to say what they are, in a store that takes 50 ms to a
+// request, of which the checksums of parts need three for each.
+func TestManyFilesInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mem.New()
+		for i := range control.MaxFiles {
+			m.Set(fmt.Sprintf("m/%05d", i), nil)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 14*time.Second)
+		defer cancel()
+		s, err := new(worker).list(ctx, fault.New(m, fault.MustParse("stat -> delay 150ms")), "m/", control.Spec{Source: "s3://b/m/"})
+		if err != nil || len(s.Files) != control.MaxFiles {
+			t.Errorf("got %d files, %v", len(s.Files), err)
+		}
+	})
 }
 
 // The digest of many files is that of what sha256sum prints for them.

@@ -112,8 +112,13 @@ func (c *Client) Hub() string { return c.hub }
 // How long calls wait.
 const (
 	callWithin   = 30 * time.Second // for a hub that is away, too
-	submitWithin = 90 * time.Second // three nodes may be asked about the source
+	submitWithin = 90 * time.Second // nodes may be asked about the source
 )
+
+// submitLimit is how long the control plane may take to accept s: it waits for what a source of several is for longer.
+func (s Spec) submitLimit() time.Duration {
+	return submitWithin + statAsked*(s.statLimit()-statWithin)
+}
 
 // call sends a request and reads the answer. One that may be sent twice is,
 // when the connection breaks in between.
@@ -126,13 +131,18 @@ func (c *Client) call(ctx context.Context, verb string, in, out any, again bool)
 }
 
 func (c *Client) callRaw(ctx context.Context, verb string, in any, again bool) (*nats.Msg, error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return nil, err
-	}
 	limit := callWithin
 	if !again {
 		limit = submitWithin
+	}
+	return c.callFor(ctx, limit, verb, in, again)
+}
+
+// callFor is callRaw for as long as limit.
+func (c *Client) callFor(ctx context.Context, limit time.Duration, verb string, in any, again bool) (*nats.Msg, error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
 	}
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -188,7 +198,10 @@ func (c *Client) callRaw(ctx context.Context, verb string, in any, again bool) (
 // after ErrLost it may have been accepted.
 func (c *Client) Submit(ctx context.Context, s Spec) (Job, error) {
 	var j Job
-	err := c.call(ctx, "submit", s, &j, false)
+	m, err := c.callFor(ctx, s.submitLimit(), "submit", s, false)
+	if err == nil {
+		err = answered(m, &j)
+	}
 	return j, err
 }
 

@@ -361,9 +361,9 @@ func (h *Hub) stat(ctx context.Context, spec Spec, up []string) (o Source, by st
 	}
 	var first error
 	absent := 0
-	for _, node := range up[:min(len(up), 3)] {
+	for _, node := range up[:min(len(up), statAsked)] {
 		var o Source
-		err := h.ask(ctx, node, "stat", body, statWithin, &o)
+		err := h.ask(ctx, node, "stat", body, spec.statLimit(), &o)
 		switch {
 		case err == nil:
 			if err = o.check(spec); err == nil {
@@ -371,7 +371,7 @@ func (h *Hub) stat(ctx context.Context, spec Spec, up []string) (o Source, by st
 			}
 			err = &wireError{kind: err, text: node + ": " + err.Error()}
 		case errors.Is(err, errSilent):
-			err = fail(ErrDown, "%s: did not answer within %v when asked about the source", node, statWithin)
+			err = fail(ErrDown, "%s: did not answer within %v when asked about the source", node, spec.statLimit())
 		default:
 			err = &wireError{kind: err, text: node + ": " + err.Error()}
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -115,6 +116,47 @@ func TestPackedFiles(t *testing.T) {
 	}
 	if b, _ := json.Marshal(Job{}); bytes.Contains(b, []byte("files")) {
 		t.Errorf("a job of one object tells of files: %s", b)
+	}
+}
+
+// lingering is a Runner that takes its time to say what a source is.
+type lingering struct {
+	Runner
+	takes time.Duration
+}
+
+func (l lingering) Stat(ctx context.Context, _ Spec) (Source, error) {
+	select {
+	case <-time.After(l.takes):
+		return Source{}, nil
+	case <-ctx.Done():
+		return Source{}, ctx.Err()
+	}
+}
+
+// A node may take longer to say what thousands of objects are than one; the control plane waits for it, and the client for as many
+// nodes as are asked.
+func TestSeveralTakeLonger(t *testing.T) {
+	one, several := Spec{Source: "s3://b/m"}, Spec{Source: "s3://b/m/"}
+	synctest.Test(t, func(t *testing.T) {
+		m := &member{a: &Agent{Runner: lingering{takes: 40 * time.Second}}}
+		for _, spec := range []Spec{one, several} {
+			body, err := json.Marshal(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.call(t.Context(), "stat", body); (err == nil) != spec.Several() {
+				t.Errorf("%s: %v after 40 s", spec.Source, err)
+			}
+		}
+	})
+	for _, spec := range []Spec{one, several} {
+		if all := statAsked * spec.statLimit(); spec.submitLimit() <= all+callWithin {
+			t.Errorf("%s: a client waits %v, and %d nodes may take %v", spec.Source, spec.submitLimit(), statAsked, all)
+		}
+	}
+	if one.submitLimit() != submitWithin {
+		t.Errorf("a client waits %v for a job of one object, want %v", one.submitLimit(), submitWithin)
 	}
 }
 

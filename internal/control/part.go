@@ -66,7 +66,7 @@ func (m *member) call(ctx context.Context, verb string, body []byte) (any, error
 		if err := read(&s); err != nil {
 			return nil, err
 		}
-		ctx, cancel := context.WithTimeout(ctx, statWithin-time.Second)
+		ctx, cancel := context.WithTimeout(ctx, s.statLimit()-time.Second)
 		defer cancel()
 		return m.a.Runner.Stat(ctx, s)
 	case "prepare":

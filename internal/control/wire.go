@@ -21,7 +21,8 @@ const (
 	stuckAfter    = 150 * time.Second      // a job's member that is heard, and nothing moves there
 	missingFor    = 2 * time.Second        // an agent that beats without the job
 	prepareWithin = 15 * time.Second
-	statWithin    = 15 * time.Second
+	statWithin    = 15 * time.Second // what a source of one object is
+	statAllWithin = 45 * time.Second // what one of several is: 10,000 objects, of each of which a store is asked three times and takes 300 ms
 	stopWithin    = 10 * time.Second // to report after being told to stop
 	dialBack      = 5 * time.Second
 	registerEvery = 2 * time.Second  // at most, of one node
@@ -31,6 +32,17 @@ const (
 	deafFor       = 2 * time.Minute  // how long several members may be silent at once before they are given up
 	holdPrepared  = 2 * time.Minute  // how long an agent waits for the start of what it has prepared
 )
+
+// statAsked is how many nodes are asked what a source is at most, one after the other.
+const statAsked = 3
+
+// statLimit is how long each of them may take.
+func (s Spec) statLimit() time.Duration {
+	if s.Several() {
+		return statAllWithin
+	}
+	return statWithin
+}
 
 // slowestDisk is what the disk of a node is reckoned to write and read at least.
 const slowestDisk = 10 * unit.MBps
