@@ -431,7 +431,7 @@ func (p *part) run(ctx context.Context) (err error) {
 	case several && held:
 		t, err := p.roots.OpenTree(dest, p.job.Spec.Source, treeFiles(p.job))
 		if err != nil {
-			return heldWrong(err)
+			return plainly(err)
 		}
 		defer t.Close()
 		config.File = t
@@ -454,7 +454,7 @@ func (p *part) run(ctx context.Context) (err error) {
 	case held:
 		f, err := p.roots.OpenHeld(dest, p.job.Spec.Source, p.job.Object.Version, p.job.Object.Size)
 		if err != nil {
-			return heldWrong(err)
+			return plainly(err)
 		}
 		defer f.Close()
 		config.File = f

@@ -247,10 +247,12 @@ func (p place) seal(f *os.File, old fs.FileInfo, size unit.Bytes, explain func(e
 	mode := fs.FileMode(0o644)
 	if old != nil {
 		mode = old.Mode().Perm()
-		giveAway(f, old)
 	}
-	if err := f.Chmod(mode); err != nil {
+	if err := f.Chmod(mode); err != nil { // while it is ours
 		return nil, p.wrap(err)
+	}
+	if old != nil {
+		giveAway(f, old)
 	}
 	if err := syncFile(f); err != nil {
 		return nil, fmt.Errorf("sync %w", explain(err))
@@ -265,6 +267,9 @@ func (p place) seal(f *os.File, old fs.FileInfo, size unit.Bytes, explain func(e
 	return info, nil
 }
 
+// noID stands for owners and groups that have no number here, as in a container (user_namespaces(7)).
+const noID = 65534
+
 // giveAway gives a file the owner and the group of another, if this process may, as root's may: who could read the old file can read
 // the new one.
 func giveAway(f *os.File, to fs.FileInfo) {
@@ -274,7 +279,7 @@ func giveAway(f *os.File, to fs.FileInfo) {
 	}
 	is, known := info.Sys().(*syscall.Stat_t)
 	want, wanted := to.Sys().(*syscall.Stat_t)
-	if known && wanted && (is.Uid != want.Uid || is.Gid != want.Gid) {
+	if known && wanted && (is.Uid != want.Uid || is.Gid != want.Gid) && want.Uid != noID && want.Gid != noID {
 		f.Chown(int(want.Uid), int(want.Gid)) // or it stays ours
 	}
 }

@@ -183,18 +183,38 @@ func (r *Roots) sweep(name string) error {
 // finish goes on with what Sweep could not end, before something newer lands at p, which is a file or a tree's directory. Where files of an older job
 // still cannot be put in their places in the same directory nothing may: a later start would put them over it. It needs r.mu.
 func (r *Roots) finish(p place) error {
-	within := func(a, b string) bool {
-		rel, err := filepath.Rel(b, a)
-		return err == nil && filepath.IsLocal(rel)
+	path, _, err := p.key()
+	if err != nil {
+		return err
 	}
-	path := filepath.Join(p.real, p.rel)
 	for name, e := range r.left {
-		err := r.sweep(name)
-		if old := filepath.Join(e.Root, filepath.Dir(e.Part)); err != nil && (within(path, old) || within(old, path)) {
+		if err := r.sweep(name); err != nil && e.overlaps(path) {
 			return fmt.Errorf("job %s was cut short while it put its files in their places, and that cannot be ended: %w", e.Job, err)
 		}
 	}
 	return nil
+}
+
+// overlaps says whether a path is at, above or below a place of one of the files of e, symbolic links resolved.
+func (e entry) overlaps(path string) bool {
+	within := func(a, b string) bool {
+		rel, err := filepath.Rel(b, a)
+		return err == nil && filepath.IsLocal(rel)
+	}
+	dest := filepath.Join(e.Root, filepath.Dir(e.Part))
+	dirs := map[string]bool{dest: true}
+	for _, name := range e.Names {
+		dirs[filepath.Join(dest, filepath.Dir(name))] = true
+	}
+	for dir := range dirs {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+		if within(path, dir) || within(dir, path) {
+			return true
+		}
+	}
+	return false
 }
 
 // sweepTree removes the directory of part files that a killed process left, or, if they were just being put in their places, goes on with that.

@@ -510,7 +510,8 @@ func (t *Tree) Commit() error {
 		return err
 	}
 	if err := syncBelow(t.r.state, journalDir); err != nil { // where the state is on another disk no order holds between the two
-		return fmt.Errorf("write down landing: %w", err)
+		t.note.Names = nil // not to be gone on with at the next start
+		return errors.Join(fmt.Errorf("write down landing: %w", err), t.r.writeEntry(t.entry, t.note))
 	}
 	for i := range t.files {
 		if t.note.Names[i] == "" {

@@ -299,11 +299,16 @@ func TestSweepThatCannotEnd(t *testing.T) {
 	wantTree(t, m, ".freshet.dead.part/", ".freshet.dead.part/1", "config.json/", "empty", "shard-1", "sub/", "sub/deep/", "sub/deep/vocab")
 	land(t, r, filepath.Join(dir, "other"), []byte("x"), Meta{})
 	newer := model[:1]
+	alias := filepath.Join(dir, "alias") // another way to the same directory
+	if err := os.Symlink("m", alias); err != nil {
+		t.Fatal(err)
+	}
 	for name, try := range map[string]func() error{
-		"check":      func() error { return r.Check(filepath.Join(m, "sub", "x")) },
-		"check tree": func() error { return r.CheckTree(m, newer) },
-		"file":       func() error { _, err := r.Create("j", filepath.Join(m, "shard-1"), 1); return err },
-		"tree":       func() error { _, err := r.CreateTree("j", m, "s", newer); return err },
+		"file by another way": func() error { _, err := r.Create("j", filepath.Join(alias, "shard-1"), 1); return err },
+		"check":               func() error { return r.Check(filepath.Join(m, "sub", "x")) },
+		"check tree":          func() error { return r.CheckTree(m, newer) },
+		"file":                func() error { _, err := r.Create("j", filepath.Join(m, "shard-1"), 1); return err },
+		"tree":                func() error { _, err := r.CreateTree("j", m, "s", newer); return err },
 		"tree above": func() error {
 			_, err := r.CreateTree("j", dir, "s", []TreeFile{{Name: "m/shard-1", Size: 1}})
 			return err
