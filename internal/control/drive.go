@@ -58,6 +58,16 @@ func (d *driven) send(ctx context.Context, e event) {
 	}
 }
 
+// lastWrite is how long a hub that ends tries to write down what nodes have told it.
+const lastWrite = 2 * time.Second
+
+// ownNode is the node in the hub's process; empty: there is none.
+func (h *Hub) ownNode() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.own
+}
+
 // drive runs a job's machine until the job has ended or ctx has.
 // changed says that the machine is ahead of the record.
 //
@@ -90,7 +100,7 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 		published = time.Now()
 		h.nc.Publish("watch.job."+m.job.ID, said)
 	}
-	save := func() bool {
+	save := func(ctx context.Context) bool {
 		if m.job.State.Ended() { // who sees the end finds them
 			h.saveCourses(ctx, d)
 		}
@@ -108,10 +118,11 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 		show(j, b)
 		return true
 	}
-	if unsaved && !save() {
+	if unsaved && !save(ctx) {
 		return
 	}
 	woke := time.Now()
+	m.own = h.ownNode()
 	for !m.job.State.Ended() {
 		var first event
 		ticking := false
@@ -120,6 +131,14 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 		case <-tick.C:
 			ticking = true
 		case <-ctx.Done():
+			for range len(d.events) { // what nodes have said, and were answered
+				take(time.Now(), <-d.events)
+			}
+			if unsaved {
+				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+				defer cancel()
+				save(last)
+			}
 			return
 		}
 		now := time.Now()
@@ -134,11 +153,12 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 			take(now, <-d.events)
 		}
 		if ticking { // what has been heard counts before what has not
+			m.own = h.ownNode()
 			take(now, ticked{})
 		}
 		lost := slices.Sorted(maps.Keys(m.lost))
 		d.lost.Store(&lost)
-		if unsaved && (ticking || urgent || m.job.State.Ended()) && !save() {
+		if unsaved && (ticking || urgent || m.job.State.Ended()) && !save(ctx) {
 			return
 		}
 		h.carryOut(ctx, d, m, cmds)

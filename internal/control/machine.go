@@ -40,6 +40,8 @@ type machine struct {
 	placed  time.Time            // running: when the first node was heard to have the object in its place; zero: none has
 	lost    map[string]bool      // silent for too long: failed, unless it only served others; what it says when it is back still counts while the job runs
 	silent  time.Time            // running: since when none of several members has been heard; zero: one has
+	own     string               // the node in the hub's own process, which it hears even if it is cut off; empty: none
+	anybody time.Time            // running: the last sign of life of any other node, of the job or not
 	timeout time.Time            // of the job as a whole; zero: none
 	expired bool                 // the nodes were told to stop because of timeout
 	giveUp  time.Time            // stopping: who has not ended by then is not waited for
@@ -274,6 +276,7 @@ func (m *machine) start(now time.Time) (cmds []command, started bool) {
 
 // report takes a node's own word. again says that it still waits for its start.
 func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable bool) {
+	m.hears(now, s.Name)
 	n := m.node(s.Name)
 	if n != nil && m.job.State == Preparing && n.State == Preparing && s.State == Failed { // stopped before the others have answered
 		n.State, n.Error = Failed, bounded(s, 0).Error
@@ -282,7 +285,7 @@ func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable b
 	if n == nil || m.job.State != Running || !m.member(s.Name) || n.over() && !m.lost[s.Name] {
 		return false, false, false
 	}
-	m.heard[s.Name] = now
+	m.alive(now, s.Name)
 	delete(m.missing, s.Name)
 	if s.State == Preparing {
 		s = NodeStatus{Name: s.Name, State: Running}
@@ -309,13 +312,28 @@ func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable b
 	return again, changed, durable
 }
 
+// hears notes that the hub is not cut off.
+func (m *machine) hears(now time.Time, name string) {
+	if name != m.own {
+		m.anybody = now
+	}
+}
+
+// alive notes a member's sign of life. What time it was given to come back it keeps.
+func (m *machine) alive(now time.Time, name string) {
+	if now.After(m.heard[name]) {
+		m.heard[name] = now
+	}
+}
+
 // beaten takes a sign of life of a node.
 func (m *machine) beaten(now time.Time, e hasBeaten) (cmds []command, changed bool) {
+	m.hears(now, e.node)
 	n := m.node(e.node)
 	if n == nil || m.job.State != Running || !m.member(e.node) || n.over() && !m.lost[e.node] {
 		return nil, false
 	}
-	m.heard[e.node] = now
+	m.alive(now, e.node)
 	if e.lists {
 		delete(m.missing, e.node)
 		if m.job.Stopping != "" { // it may not have got the command
@@ -349,7 +367,7 @@ func (m *machine) forgive(now time.Time, gap time.Duration) {
 			times[name] = t.Add(gap)
 		}
 	}
-	for _, t := range []*time.Time{&m.placed, &m.giveUp, &m.silent} {
+	for _, t := range []*time.Time{&m.placed, &m.giveUp, &m.silent, &m.anybody} {
 		if !t.IsZero() {
 			*t = t.Add(gap)
 		}
@@ -369,13 +387,13 @@ func (m *machine) await(now time.Time) {
 }
 
 // deaf says whether it may be the hub that is cut off: several members are silent, all of those that
-// have not ended, at the same time. Then none is given up until one is heard, after which the others have the time to
+// have not ended, at the same time, and so are all other nodes but the one in its own process. Then none is given up until one is heard, after which the others have the time to
 // come back, too, or deafFor is over.
 func (m *machine) deaf(now time.Time) bool {
 	open, silent := 0, 0
 	for i := range m.job.Nodes {
 		n := &m.job.Nodes[i]
-		if n.over() || m.lost[n.Name] {
+		if n.over() || m.lost[n.Name] || n.Name == m.own {
 			continue
 		}
 		open++
@@ -383,7 +401,7 @@ func (m *machine) deaf(now time.Time) bool {
 			silent++
 		}
 	}
-	switch all := open > 1 && silent == open; {
+	switch all := open > 1 && silent == open && now.Sub(m.anybody) >= memberTTL; {
 	case all && m.silent.IsZero():
 		m.silent = now
 	case !all && !m.silent.IsZero():

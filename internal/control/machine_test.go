@@ -73,6 +73,7 @@ func TestMachine(t *testing.T) {
 	for name, c := range map[string]struct {
 		up, down map[string]string
 		timeout  time.Duration
+		own      string // the node in the process of the control plane
 		happens  []happening
 	}{
 		"all well": {up: up("a", "b"), happens: []happening{
@@ -252,6 +253,27 @@ func TestMachine(t *testing.T) {
 			{116 * s, ticked{}, "running: a=running b=done"},
 			{117 * s, ticked{}, "save failed: a=failed b=done (a: lost: no sign of life for 10s)"},
 		}},
+		"the control plane is cut off, but for the node in its own process": {up: up("a", "b", "c"), own: "c", happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) prepare(c) preparing: a=preparing b=preparing c=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing c=preparing"},
+			{1 * s, ready("b"), "preparing: a=preparing b=preparing c=preparing"},
+			{1 * s, ready("c"), "start(a) start(b) start(c) save running: a=running b=running c=running"},
+			{8 * s, hasBeaten{"c", true}, "running: a=running b=running c=running"},
+			{8 * s, ticked{}, "running: a=running b=running c=running"},
+			{11 * s, hasBeaten{"c", true}, "running: a=running b=running c=running"},
+			{12 * s, ticked{}, "running: a=running b=running c=running"},
+		}},
+		"those die who have not ended": {up: up("a", "b", "c"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) prepare(c) preparing: a=preparing b=preparing c=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing c=preparing"},
+			{1 * s, ready("b"), "preparing: a=preparing b=preparing c=preparing"},
+			{1 * s, ready("c"), "start(a) start(b) start(c) save running: a=running b=running c=running"},
+			{2 * s, status("c", Done), "save running: a=running b=running c=done"},
+			{8 * s, hasBeaten{"c", false}, "running: a=running b=running c=done"},
+			{8 * s, ticked{}, "running: a=running b=running c=done"},
+			{10 * s, hasBeaten{"c", false}, "running: a=running b=running c=done"},
+			{11 * s, ticked{}, "save failed: a=failed b=failed c=done (a: lost: no sign of life for 10s; and 1 more node)"},
+		}},
 		"all die at once": {up: up("a", "b"), happens: []happening{
 			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
 			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
@@ -308,6 +330,7 @@ func TestMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t0 := time.Unix(1e9, 0)
 			m := newMachine(Job{ID: "j", Accepted: t0, Object: objstore.Object{Size: 10}, Spec: Spec{Timeout: Duration(c.timeout)}}, c.up, c.down)
+			m.own = c.own
 			for _, h := range c.happens {
 				before := m.job.Revision
 				cmds, changed, durable := m.step(t0.Add(h.at), h.e)
