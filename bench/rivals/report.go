@@ -549,8 +549,8 @@ wide, and one run of each of the others; on 32 nodes where the store is narrow n
 {{end}}
 ## Cell by cell
 
-Medians over the seeds (least–most), the fastest first; in brackets the commit of Freshet. † All runs of this point are cpu-bound. *Earlier settings*: measured before those below were
-found to be better.
+Medians over the seeds (least–most), the fastest first; in brackets the commit of Freshet. † All runs of this point are cpu-bound. *Earlier settings*: not those that are
+said below, which are better almost everywhere.
 {{range .Sections}}
 ### {{.Title}}
 
