@@ -185,6 +185,22 @@ func keptBytes(job control.Job, held []bool) (n unit.Bytes) {
 	return n
 }
 
+// keptSet says in 16 letters which of the files a node has already, of which empty ones do not count: nodes that have the same say the same. It is
+// empty if there are none.
+func keptSet(job control.Job, held []bool) string {
+	if keptBytes(job, held) == 0 {
+		return ""
+	}
+	which := make([]byte, len(held))
+	for i, kept := range held {
+		if kept && job.Files[i].Size > 0 {
+			which[i] = 1
+		}
+	}
+	sum := sha256.Sum256(which)
+	return hex.EncodeToString(sum[:8])
+}
+
 // commonPart is the size of a piece of which parts of all files can be made, where the store's checksums are per part; zero: there are none.
 func commonPart(files control.Files) (part unit.Bytes) {
 	for _, o := range files {

@@ -132,6 +132,23 @@ func TestDigestOfSeveral(t *testing.T) {
 	}
 }
 
+// Nodes that had the same files before say the same, whichever empty ones they lacked, and others say something else.
+func TestWhichFilesWereKept(t *testing.T) {
+	job := Job{Files: Files{{Key: "a", Size: 2}, {Key: "b", Size: 2}, {Key: "c", Size: 2}, {Key: "d"}}}
+	said := keptSet(job, []bool{true, true, false, true})
+	if len(said) != 16 || said != keptSet(job, []bool{true, true, false, false}) {
+		t.Errorf("two files, and an empty one: %q; without it: %q", said, keptSet(job, []bool{true, true, false, false}))
+	}
+	for _, held := range [][]bool{{true, false, true, true}, {true, false, false, true}, {true, true, true, true}} {
+		if other := keptSet(job, held); other == said || len(other) != 16 {
+			t.Errorf("of %v: %q, and of two others: %q", held, other, said)
+		}
+	}
+	if none := keptSet(job, []bool{false, false, false, true}); none != "" {
+		t.Errorf("of nothing but an empty one: %q", none)
+	}
+}
+
 // Pieces divide the parts for which a store keeps checksums, also where they differ from file to file.
 func TestPiecesOfSeveral(t *testing.T) {
 	with := func(parts ...unit.Bytes) (f control.Files) {

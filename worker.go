@@ -443,7 +443,9 @@ func (p *part) run(ctx context.Context) (err error) {
 		for i, kept := range config.Kept {
 			files[i].Kept = kept
 		}
-		p.update(func(s *control.NodeStatus) { s.Kept = keptBytes(p.job, config.Kept) })
+		p.update(func(s *control.NodeStatus) {
+			s.Kept, s.KeptSet = keptBytes(p.job, config.Kept), keptSet(p.job, config.Kept)
+		})
 		t, err := p.roots.CreateTree(p.job.ID, dest, p.job.Spec.Source, files)
 		if err != nil {
 			return err

@@ -97,6 +97,7 @@ type Node struct {
 	Site     string     // empty: of none
 	Held     bool       // it had the object before, and only gave
 	Kept     unit.Bytes // of it that it had before, where it had some
+	KeptSet  string     // which part that was: nodes of the same had the same; empty: nobody knows
 	NoAccess bool       // it may not read the store
 	DoneS    float64    // seconds until it had the object; zero: it did not get it
 	Store    unit.Bytes
@@ -198,15 +199,23 @@ func (j *Job) least() unit.Bytes {
 	return j.Size - kept
 }
 
-// fresh is how much of the object, at least, none of the needers that are meant had before: that much had to come from elsewhere to them.
+// fresh is how much of the object, at least, none of the needers that are meant had before: that much had to come from elsewhere to them. What several
+// had is taken off once. Of parts that are not the same nobody knows how much is in both: each is taken off whole.
 func (j *Job) fresh(meant func(n *Node) bool) unit.Bytes {
-	left := j.Size
-	for _, n := range j.needers() {
-		if meant(n) {
-			left -= n.Kept
-		}
+	type part struct {
+		set   string
+		bytes unit.Bytes
 	}
-	return max(left, 0)
+	left, off := j.Size, map[part]bool{}
+	for _, n := range j.needers() {
+		p := part{n.KeptSet, n.Kept}
+		if !meant(n) || p.set != "" && off[p] {
+			continue
+		}
+		off[p] = true
+		left = max(left-n.Kept, 0)
+	}
+	return left
 }
 
 // entries are what came into each site.

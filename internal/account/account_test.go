@@ -88,6 +88,30 @@ func TestBounds(t *testing.T) {
 				j.Nodes[i].Kept = 100e6
 			}
 		}, 2, "downlink", "", []Source{Declared}, "|"},
+		{"all have the same third", func(j *Job) {
+			for i := range j.Nodes {
+				j.Nodes[i].Kept, j.Nodes[i].KeptSet = 100e6, "a"
+			}
+		}, 200.0 / 14, "store", "", []Source{Declared}, "||"},
+		{"each has another third, and says which", func(j *Job) {
+			for i := range j.Nodes {
+				j.Nodes[i].Kept, j.Nodes[i].KeptSet = 100e6, j.Nodes[i].Name
+			}
+		}, 2, "downlink", "", []Source{Declared}, "|"},
+		{"two say the same of different parts", func(j *Job) {
+			for i, kept := range []unit.Bytes{100e6, 100e6, 200e6} {
+				j.Nodes[i].Kept, j.Nodes[i].KeptSet = kept, "a"
+			}
+			j.Nodes[0].Course.Carries.In = declared(20e6)
+		}, 5, "downlink", "a", []Source{Declared}, "|"},
+		{"a site has one third twice", func(j *Job) {
+			j.Sites = []Site{{Name: "east", Inbound: declared(10e6)}, {Name: "west"}}
+			for i, site := range []string{"east", "east", "west"} {
+				j.Nodes[i].Site = site
+			}
+			j.Nodes[0].Kept, j.Nodes[1].Kept = 100e6, 100e6
+			j.Nodes[0].KeptSet, j.Nodes[1].KeptSet = "a", "a"
+		}, 20, "site", "east", []Source{Declared}, "||||"},
 		{"a site has two thirds", func(j *Job) {
 			j.Sites = []Site{{Name: "east", Inbound: declared(5e6)}, {Name: "west"}}
 			for i, site := range []string{"east", "east", "west"} {

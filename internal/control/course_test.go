@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/internal/account"
+	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -107,6 +108,17 @@ func TestDeclaredRates(t *testing.T) {
 		if err := s.check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: got %v, want %q", c.declared, err, c.want)
 		}
+	}
+}
+
+// Files that all nodes had before need not come from the store, and the others have to, once.
+func TestWhatAllHadIsTakenOffOnce(t *testing.T) {
+	j := Job{State: Done, Object: objstore.Object{Size: 10e9}, Spec: Spec{Declared: map[string]unit.Bandwidth{"store": 100e6}}}
+	for _, name := range []string{"a", "b", "c"} {
+		j.Nodes = append(j.Nodes, NodeStatus{Name: name, State: Done, DoneS: 11, Kept: 9e9, KeptSet: "same"})
+	}
+	if a := j.Account(nil); math.Abs(a.Bound-10) > 1e-9 {
+		t.Errorf("1 GB of 10 has to come at 100 MB/s: the bound is %v s", a.Bound)
 	}
 }
 

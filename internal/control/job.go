@@ -76,7 +76,7 @@ func (j Job) Account(courses map[string]account.Course) account.Account {
 	facts.Sites = j.sites()
 	for _, n := range j.Nodes {
 		k := account.Node{
-			Name: n.Name, Site: site[n.Name], Held: n.State == Present, Kept: n.Kept, NoAccess: n.NoAccess, Course: courses[n.Name],
+			Name: n.Name, Site: site[n.Name], Held: n.State == Present, Kept: n.Kept, KeptSet: n.KeptSet, NoAccess: n.NoAccess, Course: courses[n.Name],
 			Store: n.StoreBytes, Peers: n.PeerBytes, Crossed: n.CrossedBytes, Sent: n.SentBytes,
 		}
 		if n.State == Done {
@@ -135,6 +135,7 @@ type NodeStatus struct {
 	Have         unit.Bytes `json:"have"`                    // bytes of checked pieces on its disk
 	Files        int        `json:"files,omitempty"`         // of which all is, of Job.FileCount
 	Kept         unit.Bytes `json:"kept,omitempty"`          // in files that it had before the job, of a job of several of which it had not all
+	KeptSet      string     `json:"kept_set,omitempty"`      // which files those are: nodes of a job that say the same had the same
 	StoreBytes   unit.Bytes `json:"store_bytes"`             // payload read from the store, thrown away ones included
 	StoreS       float64    `json:"store_s,omitempty"`       // seconds for which it read them
 	PeerBytes    unit.Bytes `json:"peer_bytes"`              // payload received from peers, likewise

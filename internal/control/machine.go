@@ -610,7 +610,7 @@ func bounded(s NodeStatus, size unit.Bytes) NodeStatus {
 		}
 	}
 	s.Error, s.Waiting = oneLine(s.Error), oneLine(s.Waiting)
-	s.Verified, s.SHA256 = peer.Printable(s.Verified, 16), peer.Printable(s.SHA256, 64)
+	s.Verified, s.SHA256, s.KeptSet = peer.Printable(s.Verified, 16), peer.Printable(s.SHA256, 64), peer.Printable(s.KeptSet, 16)
 	const mostFaults = 16
 	if len(s.Faults) > mostFaults {
 		s.Faults = s.Faults[:mostFaults]

@@ -2,6 +2,7 @@ package control
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/freshet/freshet/unit"
@@ -31,6 +32,9 @@ func TestSlowStores(t *testing.T) {
 	s := bounded(NodeStatus{State: Running, StoreS: math.NaN(), PeerBytes: 3, CrossedBytes: 4}, 1)
 	if s.CrossedBytes != 3 {
 		t.Errorf("of 3 bytes from peers %d may have crossed", s.CrossedBytes)
+	}
+	if s := bounded(NodeStatus{State: Running, KeptSet: strings.Repeat("a\n", 100)}, 1); len(s.KeptSet) > 16 || strings.Contains(s.KeptSet, "\n") {
+		t.Errorf("a node may say that it has kept %q", s.KeptSet)
 	}
 	if s.StoreS != 0 {
 		t.Errorf("a node may say that it has read for %v s", s.StoreS)
