@@ -405,6 +405,15 @@ func (m *machine) deaf(now time.Time) bool {
 	case all && m.silent.IsZero():
 		m.silent = now
 	case !all && !m.silent.IsZero():
+		gap := now.Sub(m.silent) + memberTTL
+		for name, t := range m.moved { // that nothing was heard to move meanwhile says nothing of the nodes
+			if t.Before(m.silent) {
+				m.moved[name] = t.Add(gap)
+			}
+		}
+		if !m.placed.IsZero() && m.placed.Before(m.silent) {
+			m.placed = m.placed.Add(gap)
+		}
 		m.silent = time.Time{}
 		m.await(now)
 	}
@@ -451,7 +460,7 @@ func (m *machine) tick(now time.Time) (cmds []command, changed bool) {
 		case silent:
 			n.State, n.Error = Failed, fmt.Sprintf("lost: no sign of life for %v", lostAfter)
 			m.lost[n.Name] = true
-		case m.job.Stopping == "" && m.stuck(now, n):
+		case m.job.Stopping == "" && m.silent.IsZero() && m.stuck(now, n):
 			n.Error = fmt.Sprintf("stuck: nothing has moved for %v with %v of %v there, though the agent answers and other nodes have the object", now.Sub(m.moved[n.Name]).Round(time.Second), n.Have, m.job.Object.Size)
 			if n.Waiting != "" {
 				n.Error += "; it waits for " + n.Waiting
