@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -53,11 +54,12 @@ func (d *driven) noteCourse(name string, c account.Course) {
 func (h *Hub) saveCourses(ctx context.Context, d *driven) {
 	id := d.latest.Load().ID
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.courses) == 0 {
+	courses := maps.Clone(d.courses)
+	d.mu.Unlock() // who reports holds up all others until it has the mutex, so nothing is packed or written under it
+	if len(courses) == 0 {
 		return
 	}
-	packed, err := packCourses(d.courses, int(h.store.nc.MaxPayload()))
+	packed, err := packCourses(courses, int(h.store.nc.MaxPayload()))
 	if err == nil {
 		_, err = putOwn(ctx, h.store.courses, id, packed, 0)
 	}

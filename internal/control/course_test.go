@@ -1,11 +1,16 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"math"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/objstore"
@@ -44,6 +49,47 @@ func TestCoursesOutliveTheJob(t *testing.T) {
 	if got, err := h.client(t, ClientOptions{}).Courses(ctx, job.ID); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("after a restart: got %+v, %v, want %+v", got, err, want)
 	}
+}
+
+// slow is a bucket that writes when it is let.
+type slow struct {
+	jetstream.KeyValue
+	writes, let chan struct{}
+}
+
+func (s slow) Create(ctx context.Context, key string, value []byte, opts ...jetstream.KVCreateOpt) (uint64, error) {
+	s.writes <- struct{}{}
+	<-s.let
+	return s.KeyValue.Create(ctx, key, value, opts...)
+}
+
+// While it is written how a job went, nodes are heard, also of that job.
+func TestNodesAreHeardWhileCoursesAreWritten(t *testing.T) {
+	h := newHub(t)
+	d, m := started(t, h, 1)
+	b := slow{h.store.courses, make(chan struct{}), make(chan struct{})}
+	h.store.courses = b
+	h.mu.Lock()
+	h.active[m.job.ID] = d
+	h.mu.Unlock()
+	d.noteCourse("m0", account.Course{Seconds: 3})
+	d.offer(status("m0", Done))
+	var wg sync.WaitGroup
+	ctx := testContext(t)
+	wg.Go(func() { h.drive(ctx, d, m, false) })
+	<-b.writes
+	heard := make(chan struct{})
+	wg.Go(func() {
+		h.beaten("m0", beat{report: report{Jobs: []jobStatus{{Job: m.job.ID, Status: NodeStatus{State: Done}, Course: &account.Course{Seconds: 3}}}}}, nil)
+		close(heard)
+	})
+	select {
+	case <-heard:
+	case <-time.After(20 * time.Second):
+		t.Error("a node is not heard while it is written how a job went")
+	}
+	close(b.let)
+	wg.Wait()
 }
 
 // Where all do not fit a message they become coarser, and their totals stay.
