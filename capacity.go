@@ -130,9 +130,15 @@ type pastJob struct {
 	Peak  account.Peak `json:"peak"`
 }
 
-// past is what is remembered of a job. What one reads that is here already says nothing of the link.
-func past(job control.Job, peak account.Peak) pastJob {
-	if local(job.Spec) {
+// readsHere says whether what a node reads in a job comes over no link, but from its disk, or from wherever the file system has it. One
+// that may not read the source gets everything from others, over its link.
+func readsHere(job control.Job, name string) bool {
+	return local(job.Spec) && !slices.ContainsFunc(job.Members, func(m control.Member) bool { return m.Name == name && m.NoAccess })
+}
+
+// past is what a node remembers of a job. What it read that was here already says nothing of the link.
+func past(job control.Job, name string, peak account.Peak) pastJob {
+	if readsHere(job, name) {
 		peak.In = 0
 	}
 	return pastJob{job.ID, storeOf(job.Spec.Source), peak}
@@ -189,12 +195,12 @@ func storeOf(source string) string {
 	return strings.TrimSpace(u.Scheme + "://" + u.Host + " " + u.Query().Get("endpoint"))
 }
 
-// carries is what this node's network carries, for a job that begins now: what is
+// carries is what the network of this node, which the job knows by name, carries for a job that begins now: what is
 // not declared and not told by the network card is the most that went through in a probe or in other jobs.
-func (w *worker) carries(job control.Job) account.Capacities {
+func (w *worker) carries(job control.Job, name string) account.Capacities {
 	store := storeOf(job.Spec.Source)
 	c, past, probed := w.network, w.history.most(store), w.probes.carries(store)
-	if local(job.Spec) { // what is read comes from a disk, or from wherever the file system has it
+	if readsHere(job, name) { // its link bounds nothing
 		c.In, past.In, probed.In = account.Capacity{}, 0, account.Capacity{}
 	}
 	most := func(k, probed account.Capacity, seen unit.Bandwidth) account.Capacity {
@@ -210,6 +216,7 @@ func (w *worker) carries(job control.Job) account.Capacities {
 	}
 	c.In, c.Out, c.Store = most(c.In, probed.In, past.In), most(c.Out, probed.Out, past.Out), most(c.Store, probed.Store, past.Store)
 	switch {
+	case local(job.Spec): // what the file system gives does not come in
 	case !c.In.Known() || !c.Store.Known() || c.Store.Rate <= c.In.Rate:
 	case c.In.From.AtLeast() && c.Store.From.AtLeast(): // what the store gives has come in
 		c.In = c.Store

@@ -79,7 +79,7 @@ func TestCapacitiesSeenInOtherJobs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rates.json")
 	w := &worker{history: openHistory(path), probes: openProbes(path + "-"), network: account.Capacities{Out: account.Capacity{Rate: 7, From: account.NIC}}}
 	job := control.Job{Spec: control.Spec{Source: "s3://b/k?endpoint=http://h:1&region=x"}}
-	if got := w.carries(job); got != (account.Capacities{Out: w.network.Out}) {
+	if got := w.carries(job, "n"); got != (account.Capacities{Out: w.network.Out}) {
 		t.Errorf("with no other jobs: got %+v", got)
 	}
 	for i, p := range []account.Peak{{In: 100, Out: 5, Store: 30}, {}, {In: 90, Out: 9, Store: 40}, {In: 1, Out: 1, Store: 99}} {
@@ -90,11 +90,11 @@ func TestCapacitiesSeenInOtherJobs(t *testing.T) {
 	}
 	want := account.Capacities{In: account.Capacity{Rate: 100, From: account.Seen}, Out: w.network.Out, Store: account.Capacity{Rate: 40, From: account.Seen}}
 	w.history = openHistory(path)
-	if got := w.carries(job); got != want {
+	if got := w.carries(job, "n"); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	w.network.In = account.Capacity{Rate: 20, From: account.Declared}
-	if got := w.carries(job); got.In != w.network.In || got.Store != w.network.In {
+	if got := w.carries(job, "n"); got.In != w.network.In || got.Store != w.network.In {
 		t.Errorf("with a slow line: got %+v", got)
 	}
 	for i := range keepPast {
@@ -119,18 +119,35 @@ func TestCapacitiesOfWhatIsHere(t *testing.T) {
 	link := account.Capacity{Rate: 100, From: account.Declared}
 	w := &worker{history: openHistory(path), probes: openProbes(path + "-"), network: account.Capacities{In: link, Out: link}}
 	here := control.Job{ID: "a", Spec: control.Spec{Source: "file:///srv/object"}}
-	if got := w.carries(here); got != (account.Capacities{Out: link}) {
+	if got := w.carries(here, "n"); got != (account.Capacities{Out: link}) {
 		t.Errorf("of a file: got %+v", got)
 	}
-	if err := w.history.add(past(here, account.Peak{In: 5000, Out: 50, Store: 5000})); err != nil {
+	if err := w.history.add(past(here, "n", account.Peak{In: 5000, Out: 50, Store: 5000})); err != nil {
 		t.Fatal(err)
 	}
 	w.network = account.Capacities{}
-	if got, want := w.carries(control.Job{Spec: control.Spec{Source: "s3://b/k"}}), (account.Capacities{Out: account.Capacity{Rate: 50, From: account.Seen}}); got != want {
+	if got, want := w.carries(control.Job{Spec: control.Spec{Source: "s3://b/k"}}, "n"), (account.Capacities{Out: account.Capacity{Rate: 50, From: account.Seen}}); got != want {
 		t.Errorf("of a store, after a file: got %+v, want %+v", got, want)
 	}
-	if got := w.carries(here); got.In.Known() || got.Store.Rate != 5000 {
+	if got := w.carries(here, "n"); got.In.Known() || got.Store.Rate != 5000 {
 		t.Errorf("of another file: got %+v", got)
+	}
+
+	blind := here // to this node, which gets everything from others
+	blind.Members = []control.Member{{Name: "m"}, {Name: "n", NoAccess: true}}
+	w.network = account.Capacities{In: link, Out: link}
+	if got := w.carries(blind, "n"); got.In != link {
+		t.Errorf("where it may not read the file: got %+v", got)
+	}
+	if got := w.carries(blind, "m"); got.In.Known() {
+		t.Errorf("of one that may, beside one that may not: got %+v", got)
+	}
+	if err := w.history.add(past(blind, "n", account.Peak{In: 80, Out: 50})); err != nil {
+		t.Fatal(err)
+	}
+	w.network = account.Capacities{}
+	if got, want := w.carries(blind, "n").In, (account.Capacity{Rate: 80, From: account.Seen}); got != want {
+		t.Errorf("after a job in which it might not read the file: got %+v, want %+v", got, want)
 	}
 }
 
@@ -155,7 +172,7 @@ func TestCapacitiesThatWereProbed(t *testing.T) {
 	check := func(what string, want account.Capacities) {
 		t.Helper()
 		w.probes = openProbes(path)
-		if got := w.carries(job); got != want {
+		if got := w.carries(job, "n"); got != want {
 			t.Errorf("%s: got %+v, want %+v", what, got, want)
 		}
 	}

@@ -315,14 +315,14 @@ func local(spec control.Spec) bool { return strings.HasPrefix(spec.Source, "file
 // Run carries out this node's part of a job.
 func (w *worker) Run(ctx context.Context, job control.Job, lost <-chan []string, report func(control.NodeStatus)) (control.NodeStatus, account.Course) {
 	p := &part{worker: w, job: job, lost: lost, status: control.NodeStatus{Name: w.creds.Identity().Name, State: control.Running}, report: report}
-	p.course = newCourse(job, w.carries(job))
+	p.course = newCourse(job, w.carries(job, p.status.Name))
 	w.tally.begin()
 	if err := p.run(ctx); err != nil {
 		p.fail(ctx, err)
 	}
 	s := p.snapshot()
 	w.tally.end(s.State)
-	if err := w.history.add(past(job, p.course.line.Peak())); err != nil {
+	if err := w.history.add(past(job, s.Name, p.course.line.Peak())); err != nil {
 		w.log.Warn("cannot write the rates that were seen", "err", err)
 	}
 	return s, p.course.end()
