@@ -44,7 +44,8 @@ func (w *worker) Check(ctx context.Context, r control.CheckRequest) control.Node
 	if r.Source != "" {
 		wg.Go(func() { c.Source = w.checkSource(ctx, r.Source) })
 	}
-	c.Reached, c.Failures = w.reachAll(ctx, r.Peers)
+	peers := slices.DeleteFunc(r.Peers, func(p control.Member) bool { return p.Name == w.creds.Identity().Name })
+	c.Reached, c.Failures = reachAll(ctx, peers, w.port.Reach)
 	wg.Wait()
 	return c
 }
@@ -58,21 +59,22 @@ func (w *worker) checkRoot(dir string) (r control.RootCheck) {
 	return r
 }
 
-// reachAll dials every peer but this node at its advertised address.
-func (w *worker) reachAll(ctx context.Context, peers []control.Member) (reached int, missed []control.Fault) {
+// reachAll dials every peer at its advertised address. Of those that it had no time for, since others took it all, it says nothing.
+func reachAll(ctx context.Context, peers []control.Member, reach func(ctx context.Context, addr, name string) error) (reached int, missed []control.Fault) {
 	var mu sync.Mutex // guards the results
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, mostReaches)
 	for _, p := range peers {
-		if p.Name == w.creds.Identity().Name {
-			continue
-		}
 		slots <- struct{}{}
+		if ctx.Err() != nil { // who was dialed gives the slots back now
+			break
+		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			ctx, cancel := context.WithTimeout(ctx, reachWithin)
+			began := time.Now()
+			dial, cancel := context.WithTimeout(ctx, reachWithin)
 			defer cancel()
-			err := w.port.Reach(ctx, p.Addr, p.Name)
+			err := reach(dial, p.Addr, p.Name)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -81,6 +83,9 @@ func (w *worker) reachAll(ctx context.Context, peers []control.Member) (reached 
 			}
 			cause := bare(err).Error()
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+				if ctx.Err() != nil && time.Since(began) < reachWithin { // it had less than that to answer
+					return
+				}
 				cause = fmt.Sprintf("no answer within %v", reachWithin)
 			}
 			missed = append(missed, control.Fault{Node: p.Name, Cause: cause})
@@ -195,6 +200,12 @@ const (
 // Diagnose says what is wrong with a cluster, by node; version is that of the
 // program that asks.
 func Diagnose(c Check, version string) (found []Finding) {
+	up := 0 // each of them was to dial all of them but itself
+	for _, n := range c.Nodes {
+		if n.Down == "" {
+			up++
+		}
+	}
 	for _, n := range c.Nodes {
 		add := func(fails bool, what, do, format string, args ...any) {
 			found = append(found, Finding{Node: n.Name, What: what, Fails: fails, Text: fmt.Sprintf(format, args...), Do: do})
@@ -219,6 +230,9 @@ func Diagnose(c Check, version string) (found []Finding) {
 		}
 		if more := f.Missed - len(f.Failures); more > 0 {
 			add(true, "reach", "see the others first: most likely it is "+n.Name+"'s own network", "cannot reach %d more nodes", more)
+		}
+		if unasked := up - 1 - f.Reached - f.Missed; unasked > 0 {
+			add(true, "reach", "see the others first, then look at fewer at a time: --nodes", "%d of %d nodes were not asked, or had no time to answer: others took all that a check has", unasked, up-1)
 		}
 		if s := f.Source; s != nil && s.Error != "" {
 			add(true, "store", "give its agent credentials that may read the source, and a way to the store", "cannot read the source: %s", s.Error)

@@ -1,6 +1,7 @@
 package freshet_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/freshet/freshet"
@@ -104,6 +106,46 @@ func ahead(d time.Duration) func(*control.CheckedNode, *control.NodeCheck) {
 	return func(_ *control.CheckedNode, f *control.NodeCheck) {
 		f.Received, f.Answered, f.Expires = f.Received.Add(d), f.Answered.Add(d), f.Expires.Add(d)
 	}
+}
+
+// Where the time is up before all peers were dialed the others are not said to be out of reach: nobody knows.
+func TestCheckWithoutTimeForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all, silent = 200, 128 // peers, and those of them that a firewall hides
+		check := freshet.Check{Registered: all + 1}
+		var peers []control.Member
+		for i := range all + 1 {
+			name := fmt.Sprintf("n%03d", i)
+			if check.Nodes = append(check.Nodes, control.CheckedNode{Name: name, Late: true}); i > 0 {
+				peers = append(peers, control.Member{Name: name})
+			}
+		}
+		check.Nodes = append(check.Nodes, control.CheckedNode{Name: "gone", Down: "down: last heard of 3s ago"}) // which nobody was to dial
+		ctx, cancel := context.WithTimeout(t.Context(), 18*time.Second)                                          // each 32 of those take 5
+		defer cancel()
+		reached, missed := freshet.ReachAll(ctx, peers, func(ctx context.Context, _, name string) error {
+			if name <= peers[silent-1].Name {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		if reached != 0 || len(missed) != 96 || missed[95].Node != peers[95].Name || missed[95].Cause != "no answer within 5s" {
+			t.Errorf("reached %d, and missed %d: %v", reached, len(missed), missed)
+		}
+		at := time.Now()
+		check.Nodes[0] = control.CheckedNode{Name: "n000", Sent: at, Heard: at, Found: &control.NodeCheck{
+			Received: at, Answered: at, Expires: at.AddDate(1, 0, 0), Reached: reached, Missed: len(missed), Failures: missed[:20],
+		}}
+		var got []string
+		for _, f := range freshet.Diagnose(check, "") {
+			if f.Node == "n000" {
+				got = append(got, f.Text)
+			}
+		}
+		if len(got) != 22 || got[20] != "cannot reach 76 more nodes" || !strings.HasPrefix(got[21], "104 of 200 nodes were not asked") {
+			t.Errorf("got %q", got)
+		}
+	})
 }
 
 // forward passes connections on from a port to addr, until the returned function ends that.
