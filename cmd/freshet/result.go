@@ -325,17 +325,20 @@ func record(ctx context.Context, c *freshet.Client, job freshet.Job, courses map
 			}
 		}
 	}
-	return got, missing, nil
+	if unlisted(job) { // nodes that recorded it know the files, and have said so by now
+		err = begin(e, job)
+	}
+	return got, missing, err
 }
+
+// unlisted says whether a job is of several files and nobody could tell here which.
+func unlisted(job freshet.Job) bool { return job.FileCount > 0 && len(job.Files) == 0 }
 
 // introduce writes what the control plane says of the job as a whole. It stands before what nodes say, since what is said first counts.
 func introduce(e *json.Encoder, job freshet.Job, a freshet.Account) error {
-	for _, n := range job.Nodes {
-		if events := retold(job, n); len(events) > 0 { // what was brought, and to whom: the same for all
-			if err := e.Encode(events[0]); err != nil {
-				return err
-			}
-			break
+	if !unlisted(job) {
+		if err := begin(e, job); err != nil {
+			return err
 		}
 	}
 	k := report.Event{Account: &a}
@@ -349,21 +352,29 @@ func introduce(e *json.Encoder, job freshet.Job, a freshet.Account) error {
 	return nil
 }
 
+// begin writes what a job brings, and to whom; nothing if all had it. What is unlisted looks like one object.
+func begin(e *json.Encoder, job freshet.Job) error {
+	k := swarm.Event{
+		Kind: "run", Job: job.ID, Algorithm: job.Spec.Algorithm, Source: open.Redact(job.Spec.Source), Start: job.Accepted,
+		Size: int64(job.Object.Size), PieceSize: int64(freshet.Layout(job).Piece), Files: swarm.EventFiles(job.Files, ""),
+	}
+	for _, n := range job.Nodes {
+		if n.State != freshet.Present {
+			k.Nodes = append(k.Nodes, n.Name)
+		}
+	}
+	if len(k.Nodes) == 0 {
+		return nil
+	}
+	k.Node = k.Nodes[0]
+	return e.Encode(k)
+}
+
 // retold are the events of a node's part that its status tells.
-func retold(job freshet.Job, n freshet.NodeStatus) []report.Event {
+func retold(job freshet.Job, n freshet.NodeStatus) (events []report.Event) {
 	if n.State == freshet.Present {
 		return nil
 	}
-	begin := swarm.Event{
-		Kind: "run", Job: job.ID, Node: n.Name, Algorithm: job.Spec.Algorithm, Source: open.Redact(job.Spec.Source), Start: job.Accepted,
-		Size: int64(job.Object.Size), PieceSize: int64(freshet.Layout(job).Piece), Files: swarm.EventFiles(job.Files, ""),
-	}
-	for _, k := range job.Nodes {
-		if k.State != freshet.Present {
-			begin.Nodes = append(begin.Nodes, k.Name)
-		}
-	}
-	events := []report.Event{{Event: begin}}
 	for _, f := range n.Faults {
 		events = append(events, report.Event{Event: swarm.Event{Kind: "fault", Job: job.ID, Node: n.Name, Peer: f.Node, Cause: f.Cause}})
 	}

@@ -2,12 +2,50 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/freshet/freshet"
 	"github.com/freshet/freshet/internal/report"
 )
+
+// What was brought is said first, and so counts, unless the files are not known here: then it is what nodes have recorded of it that counts.
+func TestUnlistedFilesAreToldLast(t *testing.T) {
+	job := freshet.Job{ID: "j", Nodes: []freshet.NodeStatus{{Name: "a", State: freshet.Done}, {Name: "b", State: freshet.Failed}}}
+	several := job
+	several.FileCount = 3
+	for _, tc := range []struct {
+		job  freshet.Job
+		want string // kinds of what is written, in this order
+	}{
+		{job, "run account done course failed course"},
+		{several, "account done course failed course run"},
+	} {
+		var b bytes.Buffer
+		if _, _, err := record(t.Context(), nil, tc.job, nil, &b); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for line := range strings.Lines(b.String()) {
+			var e struct {
+				Kind  string
+				Nodes []string
+			}
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, e.Kind); e.Kind == "run" && !slices.Equal(e.Nodes, []string{"a", "b"}) {
+				t.Errorf("to %q", e.Nodes)
+			}
+		}
+		if got := strings.Join(got, " "); got != tc.want {
+			t.Errorf("of %d files: got %q, want %q", tc.job.FileCount, got, tc.want)
+		}
+	}
+}
 
 // A node that says of its recording that there is always more is not believed for ever.
 func TestRecordingsAreCapped(t *testing.T) {
