@@ -152,6 +152,7 @@ func Of(j Job) Account {
 	if !j.Done {
 		a.Seconds = 0
 	}
+	j = j.counted()
 	a.Entries = j.entries()
 	a.Parts = j.parts(a.Seconds, a.Entries)
 	for _, p := range a.Parts {
@@ -190,13 +191,39 @@ func (j *Job) needers() (out []*Node) {
 	return out
 }
 
-// least is the least that a needer got: what no method could do without.
-func (j *Job) least() unit.Bytes {
-	kept := unit.Bytes(0)
-	for _, n := range j.needers() {
-		kept = max(kept, n.Kept)
+// counted is j where who lacked nothing but empty files held the object: nothing has to be moved to it, or to come into its site.
+func (j Job) counted() Job {
+	j.Nodes, j.Sites = slices.Clone(j.Nodes), slices.Clone(j.Sites)
+	for i := range j.Nodes {
+		n := &j.Nodes[i]
+		if n.Held || j.Size == 0 || n.Kept < j.Size {
+			continue
+		}
+		n.Held = true
+		for k := range j.Sites {
+			j.Sites[k].Held = j.Sites[k].Held || j.Sites[k].Name == n.Site
+		}
 	}
-	return j.Size - kept
+	return j
+}
+
+// slowest are the needers over whose links, of those that are known, what they lacked takes the longest, and how long that is.
+func (j *Job) slowest() (nodes []*Node, seconds float64) {
+	takes := func(n *Node) float64 {
+		if in := n.Course.Carries.In; in.Known() {
+			return float64(j.Size-n.Kept) / float64(in.Rate)
+		}
+		return 0
+	}
+	for _, n := range j.needers() {
+		seconds = max(seconds, takes(n))
+	}
+	for _, n := range j.needers() {
+		if took := takes(n); took > 0 && took >= seconds*(1-same) {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, seconds
 }
 
 // fresh is how much of the object, at least, none of the needers that are meant had before: that much had to come from elsewhere to them. What several
@@ -229,8 +256,8 @@ func (j *Job) entries() (out []Entry) {
 				e.Others += n.Crossed
 			}
 		}
-		if least := j.least(); least > 0 {
-			e.Copies = float64(e.Store+e.Others) / float64(least)
+		if j.Size > 0 {
+			e.Copies = float64(e.Store+e.Others) / float64(j.Size)
 		}
 		out = append(out, e)
 	}
@@ -238,16 +265,17 @@ func (j *Job) entries() (out []Entry) {
 }
 
 // parts are those of the bound. Where nodes held the object before, they give
-// beside the store, so their uplinks stand beside its capacity. Where some had this of several files and some that, less has to come from the store, or into a
-// site, than to a node.
+// beside the store, so their uplinks stand beside its capacity. To a node that had some of several files before the others have to come; from the
+// store, or into a site, what none of its nodes had.
 func (j *Job) parts(seconds float64, entries []Entry) []Part {
-	needers, least := j.needers(), j.least()
-	if len(needers) == 0 || least <= 0 {
+	needers := j.needers()
+	if len(needers) == 0 || j.Size <= 0 {
 		return nil
 	}
 	var down, store, up Part
 	var rates steal.Rates
-	var slowest []*Node       // those with the slowest of the known links
+	slowest, longest := j.slowest()
+	lacked := 0.0             // by all of them, bytes
 	total, givers := 0.0, 0.0 // infinite where one is unknown
 	for i := range j.Nodes {
 		n := &j.Nodes[i]
@@ -257,14 +285,7 @@ func (j *Job) parts(seconds float64, entries []Entry) []Part {
 			continue
 		}
 		down.take(n.Name, c.In)
-		rates.Down = append(rates.Down, c.In.Rate)
-		switch {
-		case !c.In.Known():
-		case slowest == nil || c.In.Rate < slowest[0].Course.Carries.In.Rate*(1-same):
-			slowest = []*Node{n}
-		case c.In.Rate < slowest[0].Course.Carries.In.Rate*(1+same):
-			slowest = append(slowest, n)
-		}
+		lacked += float64(j.Size - n.Kept)
 		up.take(n.Name, c.Out)
 		rates.Up = append(rates.Up, c.Out.Rate)
 		if !n.NoAccess {
@@ -298,30 +319,38 @@ func (j *Job) parts(seconds float64, entries []Entry) []Part {
 		}
 	}
 	var out []Part
-	for i, p := range steal.Parts(least, len(needers), rates) {
+	for i, p := range steal.Parts(j.Size, len(needers), rates) {
 		part := Part{By: p.By, Seconds: p.Seconds, Rate: p.Rate}
-		fresh := least // what has to come over it
-		if p.By == "store" {
-			fresh = j.fresh(func(*Node) bool { return true })
-		} else if i >= 3 {
+		share := 1.0 // of what that reckons with, what has to come over it
+		switch {
+		case p.By == "store":
+			share = float64(j.fresh(func(*Node) bool { return true })) / float64(j.Size)
+		case p.By == "uplinks":
+			share = lacked / (float64(len(needers)) * float64(j.Size))
+		case i >= 3:
 			site := j.Sites[fed[i-3]].Name
-			fresh = j.fresh(func(n *Node) bool { return n.Site == site })
+			share = float64(j.fresh(func(n *Node) bool { return n.Site == site })) / float64(j.Size)
 		}
-		if fresh == 0 { // it may be as narrow as it likes
+		if share == 0 { // it may be as narrow as it likes
 			continue
 		}
-		part.Seconds *= float64(fresh) / float64(least)
+		part.Seconds *= share
 		var moved unit.Bytes
 		over := seconds
 		switch p.By {
-		case "downlink":
-			part.Missing = down.Missing
-			if slowest != nil {
-				over = 0
-			}
+		case "downlink": // each link for what its node lacked
+			part.Missing, part.Seconds = down.Missing, longest
+			carries := 0.0 // these links, until the nodes had it; bytes
 			for _, n := range slowest {
-				part.name(n.Course.Carries.In)
-				moved, over = moved+n.Store+n.Peers, over+n.DoneS
+				in := n.Course.Carries.In
+				part.name(in)
+				if part.Rate == 0 || in.Rate < part.Rate {
+					part.Rate = in.Rate
+				}
+				moved, carries = moved+n.Store+n.Peers, carries+float64(in.Rate)*n.DoneS
+			}
+			if slowest != nil {
+				over = carries / float64(part.Rate)
 			}
 			if len(slowest) < len(needers) {
 				part.Name = few(slowest)

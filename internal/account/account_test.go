@@ -103,7 +103,7 @@ func TestBounds(t *testing.T) {
 				j.Nodes[i].Kept, j.Nodes[i].KeptSet = kept, "a"
 			}
 			j.Nodes[0].Course.Carries.In = declared(20e6)
-		}, 5, "downlink", "a", []Source{Declared}, "|"},
+		}, 10, "downlink", "a", []Source{Declared}, "|"},
 		{"a site has one third twice", func(j *Job) {
 			j.Sites = []Site{{Name: "east", Inbound: declared(10e6)}, {Name: "west"}}
 			for i, site := range []string{"east", "east", "west"} {
@@ -125,7 +125,30 @@ func TestBounds(t *testing.T) {
 				j.Nodes[i].Site = site
 			}
 			j.Nodes[0].Kept, j.Nodes[1].Kept = 150e6, 150e6
-		}, 150e6 / 100e6, "downlink", "", []Source{Declared}, "||"},
+		}, 3, "downlink", "c", []Source{Declared}, "||"},
+		{"one lacks an empty file", func(j *Job) { j.Nodes[2].Kept = 300e6 }, 3, "downlink", "", []Source{Declared}, "||"},
+		{"one of a site lacks an empty file", func(j *Job) {
+			j.Sites = []Site{{Name: "east", Inbound: declared(1e7)}, {Name: "west", Inbound: declared(2e7)}}
+			for i, site := range []string{"west", "east", "east"} {
+				j.Nodes[i].Site = site
+			}
+			j.Nodes[2].Kept = 300e6
+		}, 15, "site", "west", []Source{Declared}, "|||"},
+		{"all lack an empty file", func(j *Job) {
+			for i := range j.Nodes {
+				j.Nodes[i].Kept = 300e6
+			}
+		}, 0, "", "", nil, ""},
+		{"who lacks more has a faster link", func(j *Job) {
+			j.Nodes[0].Course.Carries.In, j.Nodes[1].Course.Carries.In = declared(5e6), declared(10e6)
+			j.Nodes[0].Kept = 200e6
+		}, 30, "downlink", "b", []Source{Declared}, "||"},
+		{"uplinks are slow, and one has half", func(j *Job) {
+			for i := range j.Nodes {
+				j.Nodes[i].Course.Carries.Out = declared(2e6)
+			}
+			j.Nodes[0].Kept = 150e6
+		}, 750.0 / 20, "uplinks", "", []Source{Declared}, "||"},
 		{"an empty object", func(j *Job) { j.Size = 0 }, 0, "", "", nil, ""},
 	} {
 		a := Of(three(c.change))
@@ -285,6 +308,11 @@ func TestEntries(t *testing.T) {
 	}
 	if got, want := a.Parts[3].Used, 306e6/(20e6*22); math.Abs(got-want) > 1e-9 || a.Parts[4].Used != 0 {
 		t.Errorf("%v and %v of the links into the sites were used, want %v and nothing", got, a.Parts[4].Used, want)
+	}
+	if a := Of(three(func(j *Job) {
+		j.Sites, j.Nodes[0].Site, j.Nodes[0].Kept = []Site{{Name: "east"}, {Name: "west"}}, "east", 270e6
+	})); math.Abs(a.Entries[0].Copies-1.0/3) > 1e-9 {
+		t.Errorf("where one had nine tenths: a third of the object is said to be %v times the object", a.Entries[0].Copies)
 	}
 	if a := Of(three(func(*Job) {})); a.Entries != nil {
 		t.Errorf("without sites: got %+v", a.Entries)
