@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -131,5 +132,19 @@ func TestStopPacksNothing(t *testing.T) {
 	h := &Hub{closed: true} // nothing is sent
 	if n := testing.AllocsPerRun(10, func() { h.carryOut(t.Context(), d, m, []command{cmdStop{node: "m0"}}) }); n > 50 {
 		t.Errorf("a command to stop takes %v allocations, want a few", n)
+	}
+}
+
+// A node that is asked once more says what it has prepared: the answer may have come while the hub was away.
+func TestPreparedIsSaidAgain(t *testing.T) {
+	f := newFakeRunner()
+	f.present = true
+	m := &member{a: &Agent{Runner: f}, parts: map[string]*part{}}
+	job := Job{ID: newID(time.Now()), Spec: aSpec}
+	for range 2 {
+		if p, err := m.prepare(t.Context(), job); err != nil || !p.Present {
+			t.Fatalf("got %+v, %v", p, err)
+		}
+		f.prepErr = errors.New("prepared twice")
 	}
 }

@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -159,10 +158,7 @@ func (m *machine) step(now time.Time, e event) (cmds []command, changed, durable
 	}
 	switch e := e.(type) {
 	case begun:
-		m.due = now.Add(prepareWithin)
-		for _, name := range slices.Sorted(maps.Keys(m.addrs)) {
-			cmds = append(cmds, cmdPrepare{name})
-		}
+		cmds = m.prepare(now)
 	case wasPrepared:
 		if n := m.node(e.node); n == nil || m.job.State != Preparing || n.State != Preparing {
 			break
@@ -209,6 +205,9 @@ func (m *machine) step(now time.Time, e event) (cmds []command, changed, durable
 		}
 	case wasAway:
 		m.forgive(now, e.gap)
+		if m.job.State == Preparing && !m.due.IsZero() { // answers may have come too late; who has prepared says it again
+			cmds = m.prepare(now)
+		}
 	case ticked:
 		cmds, changed = m.tick(now)
 		durable = changed
@@ -235,6 +234,17 @@ func (m *machine) node(name string) *NodeStatus {
 		return nil
 	}
 	return &m.job.Nodes[i]
+}
+
+// prepare asks all who have not answered.
+func (m *machine) prepare(now time.Time) (cmds []command) {
+	m.due = now.Add(prepareWithin)
+	for _, n := range m.job.Nodes {
+		if _, ok := m.ready[n.Name]; n.State == Preparing && !ok {
+			cmds = append(cmds, cmdPrepare{n.Name})
+		}
+	}
+	return cmds
 }
 
 // start ends the preparation once every node has answered: those that are

@@ -230,6 +230,20 @@ func TestMachine(t *testing.T) {
 			{85 * s, ticked{}, "save running: a=failed b=running"},
 			{86 * s, status("b", Done), "save failed: a=failed b=done (a: lost: no sign of life for 10s)"},
 		}},
+		"the control plane was stopped while nodes prepared": {up: up("a", "b", "c"), down: map[string]string{"d": "down: last heard of 3m0s ago"}, happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) prepare(c) preparing: a=preparing b=preparing c=preparing d=failed"},
+			{1 * s, ready("b"), "preparing: a=preparing b=preparing c=preparing d=failed"},
+			{17 * s, wasAway{16 * s}, "prepare(a) prepare(c) preparing: a=preparing b=preparing c=preparing d=failed"},
+			{17 * s, ticked{}, "preparing: a=preparing b=preparing c=preparing d=failed"},
+			{18 * s, ready("a"), "preparing: a=preparing b=preparing c=preparing d=failed"},
+			{31 * s, ticked{}, "preparing: a=preparing b=preparing c=preparing d=failed"},
+			{32 * s, ticked{}, "start(a) start(b) save running: a=running b=running c=failed d=failed"},
+			{50 * s, wasAway{18 * s}, "running: a=running b=running c=failed d=failed"},
+		}},
+		"the control plane was stopped before it could begin": {up: up("a"), happens: []happening{
+			{3 * s, wasAway{3 * s}, "preparing: a=preparing"},
+			{3 * s, begun{}, "prepare(a) preparing: a=preparing"},
+		}},
 		"stopped for less than it takes to be lost": {up: up("a", "b"), happens: []happening{
 			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
 			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
