@@ -230,8 +230,11 @@ func putOwn(ctx context.Context, kv jetstream.KeyValue, key string, v any, rev u
 // errChangedByOther is a compare-and-set that found another value.
 var errChangedByOther = errors.New("record was changed by somebody else meanwhile")
 
+// errUnreadable is a record that is there and makes no sense.
+var errUnreadable = errors.New("unreadable")
+
 // get reads the record under key into v; jetstream.ErrKeyNotFound if there is
-// none.
+// none, errUnreadable if it cannot be read.
 func get(ctx context.Context, kv jetstream.KeyValue, key string, v any) (rev uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -240,7 +243,7 @@ func get(ctx context.Context, kv jetstream.KeyValue, key string, v any) (rev uin
 		return 0, err
 	}
 	if err := json.Unmarshal(e.Value(), v); err != nil {
-		return 0, fmt.Errorf("record of %s: %w", key, err)
+		return 0, fmt.Errorf("record of %s: %w: %w", key, errUnreadable, err)
 	}
 	return e.Revision(), nil
 }

@@ -233,7 +233,7 @@ func TestJobOfSeveral(t *testing.T) {
 	}
 }
 
-// A control plane starts whatever the last one was writing when it ended. A job without the list of its files is given up, and
+// A control plane starts whatever the last one was writing when it ended. A job without a list of its files that can be read is given up, and
 // a list without a job goes.
 func TestStartWithHalfOfARecord(t *testing.T) {
 	noLeaks(t)
@@ -262,6 +262,9 @@ func TestStartWithHalfOfARecord(t *testing.T) {
 			write(h.store.courses, id, []byte("packed"))
 		}
 	}
+	garbled := newID(time.Now().Add(time.Minute))
+	write(h.store.jobs, garbled, Job{ID: garbled, FileCount: 3, State: Running, Members: []Member{{Name: "n1"}}, Nodes: []NodeStatus{{Name: "n1", State: Running}}})
+	write(h.store.files, garbled, []byte("no list"))
 	h.Close()
 
 	h = startHub(t, config, "127.0.0.1:0").Hub
@@ -269,10 +272,12 @@ func TestStartWithHalfOfARecord(t *testing.T) {
 		j, err := h.job(ctx, ids[Preparing])
 		return err == nil && j.State == Failed && j.Error == errRestarted
 	})
-	await(t, "the job that ran is stopped", func() bool {
-		j, err := h.job(ctx, ids[Running])
-		return err == nil && j.Stopping == errNoFiles
-	})
+	for _, id := range []string{ids[Running], garbled} {
+		await(t, "the job that ran is stopped", func() bool {
+			j, err := h.job(ctx, id)
+			return err == nil && j.Stopping == errNoFiles
+		})
+	}
 	if f, err := h.files(ctx, ids[Done]); err != nil || len(f) != 3 {
 		t.Errorf("files of a job that is done: got %v, %v", f, err)
 	}

@@ -334,9 +334,9 @@ func (h *Hub) spawn(f func()) bool {
 }
 
 // errNoFiles is why a job that runs is stopped when the hub starts.
-const errNoFiles = "the list of its files is missing in the control plane's records; submit it again"
+const errNoFiles = "the list of its files is missing in the control plane's records, or unreadable; submit it again"
 
-// loadJobs reads the job records. One whose files are missing is given up: it is not to keep the hub from starting.
+// loadJobs reads the job records. One whose files are missing or unreadable is given up: it is not to keep the hub from starting.
 func (h *Hub) loadJobs(ctx context.Context) error {
 	known := map[string]bool{}
 	err := all(ctx, h.store.jobs, func(id string, value []byte, rev uint64) {
@@ -364,8 +364,9 @@ func (h *Hub) loadJobs(ctx context.Context) error {
 			continue
 		}
 		_, err := get(ctx, h.store.files, id, &d.files)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			h.log.Error("the list of a job's files is missing", "job", id)
+		if errors.Is(err, jetstream.ErrKeyNotFound) || errors.Is(err, errUnreadable) {
+			h.log.Error("no list of a job's files", "job", id, "err", err)
+			d.files = nil                 // of which some may have been read
 			d.offer(toCancel{errNoFiles}) // one that was being prepared fails anyway
 		} else if err != nil {
 			return err
