@@ -122,8 +122,8 @@ func (h *Hub) removeNode(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range jobs { // a job whose record cannot be written makes wait, and nobody else is to
-		d.send(ctx, wasRemoved{name})
+	for _, d := range jobs { // a job whose record cannot be written takes nothing, and neither the others nor the caller are to wait for it
+		h.spawn(func() { d.send(ctx, wasRemoved{name}) })
 	}
 	h.log.Info("node removed", "node", name)
 	return nil

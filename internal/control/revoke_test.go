@@ -2,6 +2,7 @@ package control
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -325,25 +326,41 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// A job that takes no events, since its record cannot be written, keeps no node from joining while another is removed.
+// Jobs that take no events, since their records cannot be written, keep nobody waiting while a node is removed: neither other jobs, nor
+// who removes it, nor a node that joins.
 func TestRemovalKeepsNobodyWaiting(t *testing.T) {
 	h := newHub(t)
 	ctx := testContext(t)
 	joined(t, h, "n1", Registration{}).stop()
-	stuck := newDriven(Job{ID: "stuck", State: Running})
-	for range cap(stuck.events) {
-		stuck.offer(ticked{})
+	var stuck, free []*driven
+	for i := range 16 {
+		d := newDriven(Job{ID: fmt.Sprint(i), State: Running})
+		if i%2 == 0 {
+			free = append(free, d)
+		} else {
+			stuck = append(stuck, d)
+			for range cap(d.events) {
+				d.offer(ticked{})
+			}
+		}
+		h.mu.Lock()
+		h.active[fmt.Sprint(i)] = d
+		h.mu.Unlock()
 	}
-	h.mu.Lock()
-	h.active["stuck"] = stuck
-	h.mu.Unlock()
 	removed := make(chan error, 1)
 	go func() { removed <- h.removeNode(ctx, "n1") }() // waited for below
 	await(t, "n1 is removed", func() bool { return len(h.views()) == 0 })
+	for _, d := range free {
+		await(t, "other jobs hear of it", func() bool { return len(d.events) > 0 })
+	}
 	joined(t, h, "n2", Registration{})
-	close(stuck.done)
 	if err := <-removed; err != nil {
 		t.Error(err)
 	}
-	h.release("stuck")
+	for _, d := range stuck {
+		close(d.done)
+	}
+	for i := range 16 {
+		h.release(fmt.Sprint(i))
+	}
 }
