@@ -23,6 +23,9 @@ type Network struct {
 
 	route func(path []int32, from, to int32) ([]int32, bool) // elsewhere than in trees
 
+	// listed are the places to which the topology lists a route, elsewhere than in trees: from where that begins they may be reached otherwise than what is next to them.
+	listed map[int32]bool
+
 	second lp.Solver   // asked where our own method fails; nil: nobody
 	enough func() bool // see Options
 

@@ -173,15 +173,15 @@ func (n *Network) flood(sources, dests []int32) []bool {
 	return reached
 }
 
-// reasons says why nothing comes to a host. reached is as flood has it: who has no link but to a switch that nothing comes to either shares the reason of that. When somebody
-// has enough, reasons that are not known yet are left out.
+// reasons says why nothing comes to a host. reached is as flood has it: who has no link but to a switch that nothing comes to either shares the reason of that, unless
+// routes are listed to one of the two. When somebody has enough, reasons that are not known yet are left out.
 func (n *Network) reasons(sources []int32, reached []bool) func(h int32) string {
 	told := make([]int32, len(n.capacity))
 	known := map[int32]string{} // by place
 	return func(h int32) string {
 		at := h
 		if len(n.out[h]) == 1 {
-			if s := n.to(n.out[h][0]); s >= int32(n.hosts) && !reached[s] {
+			if s := n.to(n.out[h][0]); s >= int32(n.hosts) && !reached[s] && !n.listed[h] && !n.listed[s] {
 				at = s
 			}
 		}

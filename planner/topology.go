@@ -37,6 +37,11 @@ func On(g *topo.Graph) *Network {
 		return n
 	}
 	n.root, _ = g.Parts()
+	n.listed = map[int32]bool{}
+	for _, r := range g.Network().Routes {
+		to, _ := g.Place(r.To)
+		n.listed[int32(to)] = true
+	}
 	router := g.Router()
 	var way []topo.Channel
 	n.route = func(path []int32, from, to int32) ([]int32, bool) {

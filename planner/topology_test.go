@@ -238,3 +238,29 @@ links:
 		}
 	}
 }
+
+// Why a host cannot be reached is said of the route to it, which need not be that to its switch where routes are listed.
+func TestReasonsAreOfTheRoute(t *testing.T) {
+	for _, c := range []struct{ routes, want string }{
+		{"", "m1 → s"},
+		{"{from: a, to: h, via: [sa, m2, s]}", "sa → m2"},
+		{"{from: a, to: h, via: [sa, m1, s]}", "m1 → s"},
+		{"{from: a, to: s, via: [sa, m2]}", "m1 → s"},
+	} {
+		n := On(graph(t, `
+hosts: [{name: a}, {name: h}]
+switches: [sa, m1, m2, s]
+links:
+- {a: a, b: sa, rate: 1Gbit}
+- {a: sa, b: m1, rate: 1Gbit}
+- {a: m1, b: s, rate: 0, rate_back: 1Gbit}
+- {a: sa, b: m2, rate: 0, rate_back: 1Gbit}
+- {a: m2, b: s, rate: 1Gbit}
+- {a: s, b: h, rate: 1Gbit}
+routes: [`+c.routes+`]`))
+		_, lost, err := n.normal(0, Transfer{Sources: []int{0}, Destinations: []int{1}})
+		if want := "every route from its sources crosses a link of rate 0: " + c.want; err != nil || len(lost) != 1 || lost[0].Reason != want {
+			t.Errorf("with routes [%s]: %+v, %v, want %s", c.routes, lost, err, want)
+		}
+	}
+}
