@@ -73,7 +73,7 @@ type Turns struct {
 	gotTo      int       // so many were had then
 	had        int       // pieces that somebody had at noted
 	noted      time.Time
-	due        []time.Time // in turn, by place, of those who may read: since when
+	due        []time.Time // by place, of those who may read if all read in turn: since when
 }
 
 // proof is a time in which it may show that others get enough: when it began, and what was read and had by then.
@@ -167,17 +167,21 @@ func (t *Turns) MayNext(n *Node, held Held, had int) bool {
 }
 
 // Due is for how long a work of that place has been one to read. Before that nobody can blame its owner, nor, where we do not know whether
-// others wait for their turn, while they get on.
+// others wait for their turn, while they get on and that turn has not come.
 func (t *Turns) Due(place int, now time.Time) time.Duration {
-	switch {
-	case t.state == together && t.Shares() && t.gotOn.After(t.began):
-		return now.Sub(t.gotOn)
-	case t.state == together:
-		return now.Sub(t.began)
-	case t.state == inTurn && place < len(t.due):
-		return now.Sub(t.due[place])
+	due := now
+	if place < len(t.due) {
+		due = t.due[place]
 	}
-	return 0
+	switch {
+	case t.state == halves:
+		return 0
+	case t.state == together && !(t.Shares() && t.gotOn.After(t.began)):
+		due = t.began
+	case t.state == together && t.gotOn.Before(due):
+		due = t.gotOn
+	}
+	return now.Sub(due)
 }
 
 // Note notes what has been read from the store in all, whether something is being read, and how many
@@ -195,6 +199,7 @@ func (t *Turns) Note(read unit.Bytes, reads bool, had int, now time.Time) {
 	}
 	switch t.state {
 	case together:
+		t.dueTo(had+1, now) // for all that we know others may read one after the other
 		t.noteOthers(read, had, now)
 		t.noteTogether(read, reads, had, now)
 	case halves:
@@ -273,7 +278,7 @@ func (t *Turns) noteHalves(read unit.Bytes, reads bool, had int, now time.Time) 
 	} else {
 		t.most = t.among
 	}
-	t.had, t.noted, t.due = had, now, t.due[:0]
+	t.had, t.noted = had, now
 	t.admit(had, now)
 }
 
@@ -302,7 +307,7 @@ func (t *Turns) noteInTurn(read unit.Bytes, had int, now time.Time) {
 }
 
 func (t *Turns) enter(s turning, read unit.Bytes, now time.Time) {
-	t.state, t.began, t.since, t.first, t.to = s, now, time.Time{}, read, read
+	t.state, t.began, t.since, t.first, t.to, t.due = s, now, time.Time{}, read, read, t.due[:0]
 	t.window, t.look = firstLook, now.Add(warmUp+firstLook)
 }
 
@@ -347,7 +352,12 @@ func (t *Turns) Takes() time.Duration {
 // admit works out how many may read by now.
 func (t *Turns) admit(had int, now time.Time) {
 	t.room = min(t.most, 1+int(now.Sub(t.began)/max(1, t.each())))
-	for len(t.due) < min(had+t.room, t.pieces) {
+	t.dueTo(had+t.room, now)
+}
+
+// dueTo notes that so many places have come to their turn by now.
+func (t *Turns) dueTo(places int, now time.Time) {
+	for len(t.due) < min(places, t.pieces) {
 		t.due = append(t.due, now)
 	}
 }

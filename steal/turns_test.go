@@ -395,7 +395,7 @@ func TestSharesUntilOthersGetOn(t *testing.T) {
 	}
 }
 
-// Where others may wait for their turn, without our knowing, nobody can blame them while they get on.
+// Where others may wait for their turn, without our knowing, nobody can blame them while they get on, unless what comes after it in turn has been read.
 func TestDueWhereOthersMayWait(t *testing.T) {
 	l := piece.Layout{Size: 64 * unit.MiB, Piece: unit.MiB}
 	turns := NewTurns(Divide(64, seq(0, 32), 1), 0, l)
@@ -406,6 +406,11 @@ func TestDueWhereOthersMayWait(t *testing.T) {
 	}
 	if got := turns.Due(40, now); got > time.Second {
 		t.Errorf("while a piece comes each second the work at place 40 is one to read since %v", got)
+	}
+	for place, want := range map[int]time.Duration{0: 14 * time.Second, 4: 10 * time.Second, 14: 0} {
+		if got := turns.Due(place, now); got < want || got > want+time.Second {
+			t.Errorf("where somebody has 14 pieces the work at place %d is one to read since %v, want %v", place, got, want)
+		}
 	}
 	now = now.Add(time.Minute)
 	if got := turns.Due(40, now); got < time.Minute {

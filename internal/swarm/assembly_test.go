@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,8 +50,10 @@ func TestSlowDiskIsNotSentMore(t *testing.T) {
 		b.run()
 		b.complete("", 0, 1, 2)
 		for i := range b.configs {
-			if s := b.faultsOf(i); s != "" {
-				t.Errorf("%s saw %s", nodeName(i), s)
+			for _, f := range b.results[i].Faults {
+				if !strings.Contains(f.Cause, "hardly gets on") { // nor does it: what it was to read others read
+					t.Errorf("%s saw %v", nodeName(i), f)
+				}
 			}
 		}
 		for i := range 2 {

@@ -403,5 +403,5 @@ func (n *node) pieceTime() time.Duration {
 	if bytes == 0 {
 		return 0
 	}
-	return time.Duration(float64(n.reading()) * float64(n.Layout.Piece) / float64(bytes))
+	return max(1, time.Duration(float64(n.reading())*float64(n.Layout.Piece)/float64(bytes))) // what came at once has come
 }

@@ -227,6 +227,19 @@ func TestNodeInTurnReadsOverOneConnection(t *testing.T) {
 	}
 }
 
+// Who has read something, be it at once, overtakes others; who has read nothing does not.
+func TestWhatComesAtOnceHasCome(t *testing.T) {
+	l := piece.Layout{Size: 8 * unit.MiB, Piece: unit.MiB}
+	n := &node{Config: Config{Layout: l, Members: make([]Member, 1)}, turns: &steal.Turns{}, now: time.Now()}
+	if got := n.expected(1); got != 0 || steal.Lags(time.Hour, got) {
+		t.Errorf("one that has read nothing takes %v for a piece", got)
+	}
+	n.fromStore.Store(int64(l.Piece))
+	if got := n.expected(1); !steal.Lags(time.Hour, got) {
+		t.Errorf("one that has read a piece in no time takes %v for one, and overtakes nobody", got)
+	}
+}
+
 // Who waits for its turn with something that it has begun has enough to read, and asks nobody for works.
 func TestWhoRestsAsksForNoWorks(t *testing.T) {
 	const nodes = 4
