@@ -203,6 +203,9 @@ func (s *State) next(any bool) int {
 // Stirred says whether Rechoke may have something to say before time goes on.
 func (s *State) Stirred() bool { return s.stirred }
 
+// Turning says whether Rechoke will have something to say once time has gone on, though nothing happens: somebody's turn will be over.
+func (s *State) Turning() bool { return !s.turns.IsZero() }
+
 // Serves says whether a peer's request is to be answered: we have the piece, the blocks
 // exist and the peer is not choked. Otherwise it is ignored, as the peer has been told.
 func (s *State) Serves(rank int, r Request) bool {

@@ -121,8 +121,30 @@ func (w *world) slots(i int) {
 	}
 }
 
-// quiet is for how long nothing has arrived anywhere before nodes stop looking who is ahead, until they give again: a scenario may wait for days for somebody to join.
+// quiet is for how long nothing has arrived anywhere before nodes stop looking who is ahead, until they give again, and whom they serve, until
+// something happens: a scenario may wait for days for somebody to join.
 const quiet = 60
+
+// doze has a node that has looked whom it serves look again later, unless all is quiet and it would find what it has found.
+func (w *world) doze(i int) {
+	if n := &w.nodes[i]; w.sim.Now()-w.moved >= quiet && !n.ex.Stirred() && !n.ex.Turning() {
+		n.dozes, w.dozes = true, true
+		return
+	}
+	w.after(turnEvery, event{kind: evTick, node: int32(i)})
+}
+
+// wake has the nodes that dozed look again.
+func (w *world) wake() {
+	w.dozes = false
+	for i := range w.nodes {
+		if n := &w.nodes[i]; n.dozes {
+			n.dozes = false
+			w.slots(i)
+			w.after(turnEvery, event{kind: evTick, node: int32(i)})
+		}
+	}
+}
 
 // yieldLater has a node look at its next tick who is ahead.
 func (w *world) yieldLater(i int) {

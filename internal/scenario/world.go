@@ -62,6 +62,8 @@ type world struct {
 	moved    float64       // when something last arrived
 	patience float64       // for how long nothing does, at least, before it is asked whether anything ever will
 	look     float64       // when that is asked next
+	dozes    bool          // some nodes do not look whom they serve; see doze
+	steps    int           // events so far
 	drawn    *rand.Rand
 	now      time.Time
 	err      error
@@ -108,6 +110,7 @@ type node struct {
 	killed    bool
 	stops     int32 // how often it was stopped
 	yields    bool  // it looks who is ahead
+	dozes     bool  // it does not look whom it serves
 	joined    float64
 	opened    float64 // when it passed the barrier
 	isOpen    bool
@@ -166,6 +169,10 @@ func (s *Scenario) Run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	return w.run(ctx)
+}
+
+func (w *world) run(ctx context.Context) (Result, error) {
 	for i := range w.Events {
 		w.sim.At(w.Events[i].At.Seconds(), event{kind: evDo, node: int32(i)})
 	}
@@ -174,8 +181,8 @@ func (s *Scenario) Run(ctx context.Context) (Result, error) {
 			w.begin(i)
 		}
 	}
-	for steps := 0; w.open > 0; steps++ {
-		if steps&0xffff == 0 && ctx.Err() != nil {
+	for ; w.open > 0; w.steps++ {
+		if w.steps&0xffff == 0 && ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}
 		ev, ok := w.sim.Next()
@@ -192,6 +199,9 @@ func (s *Scenario) Run(ctx context.Context) (Result, error) {
 // happen does what follows from an event.
 func (w *world) happen(ev sim.Event[event]) {
 	w.now = epoch.Add(time.Duration(w.sim.Now() * 1e9))
+	if w.dozes && (ev.Flow != sim.None || !ev.Timer.kind.own()) {
+		w.wake()
+	}
 	if ev.Flow == sim.None {
 		w.handle(ev.Timer)
 		return
@@ -541,7 +551,7 @@ func (w *world) handle(e event) {
 		w.announce(i)
 	case evTick:
 		w.slots(i)
-		w.after(turnEvery, e)
+		w.doze(i)
 	case evYield:
 		w.yield(i)
 		if n.yields = false; w.sim.Now()-w.moved < quiet {
