@@ -218,6 +218,9 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	}
 	m := newMachine(job, addrs, down)
 	m.sites = sites
+	if b, err := json.Marshal(m.fullest()); err != nil || len(b)+around > h.recordLimit() { // a record that cannot be written would neither end nor be cancelled
+		return Job{}, fail(ErrRefused, "the record of a job of %s may become larger than the %d bytes that NATS takes in a message: select fewer with --nodes, or, with --nats, raise max_payload there, to 8MB at most", plural(len(names), "node"), h.recordLimit())
+	}
 	d := newDriven(m.snapshot())
 	d.files = source.Files
 	if err := h.reserve(d); err != nil {

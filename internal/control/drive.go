@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,7 +105,7 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 		if m.job.State.Ended() { // who sees the end finds them
 			h.saveCourses(ctx, d)
 		}
-		j, b, cut := fitting(m.snapshot(), min(int(h.store.nc.MaxPayload()), maxPayload))
+		j, b, cut := fitting(m.snapshot(), h.recordLimit())
 		if cut && !shortened {
 			shortened = true
 			h.log.Warn("a job's record is larger than NATS takes, so it has not all that nodes say", "job", j.ID, "nodes", len(j.Nodes), "max_payload", h.store.nc.MaxPayload())
@@ -179,15 +180,39 @@ func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 	h.retire(ctx, m.job)
 }
 
+// recordLimit is how many bytes NATS takes in a message: a job's record, and around.
+func (h *Hub) recordLimit() int { return min(int(h.store.nc.MaxPayload()), maxPayload) }
+
+// around is what a message has around a record, in bytes.
+const around = 1024
+
+// fewestLetters is how many letters of a node's error are left where there is no room: as many as wasLost needs.
+const fewestLetters = len("lost: …")
+
+// fullest is a record of a job that is as large as any can become that fitting has made fit: as if all nodes that are up took part, and
+// all that can be said of each were so at the same time.
+func (m *machine) fullest() Job {
+	j := m.snapshot()
+	words := strings.Repeat("<", maxErrorText+100) // JSON makes six letters of each, as of no other
+	j.Stopping, j.Error = words, words
+	for i, n := range j.Nodes {
+		if addr, up := m.addrs[n.Name]; up {
+			j.Members = append(j.Members, Member{Name: n.Name, Addr: addr, Held: true, NoAccess: true, Site: m.sites[n.Name]})
+		}
+		j.Nodes[i] = NodeStatus{Name: n.Name, State: Cancelled, Serving: true, Have: j.Object.Size, NoAccess: true, Error: words[:fewestLetters]}
+	}
+	return j
+}
+
 // fitting is j as it fits a message of limit bytes, and its JSON. Where its nodes say too much for that, first what they
-// saw of others is left out, then their words are cut short, and at last their figures are left out; cut says that something is.
+// saw of others is left out, then their words are cut short, and at last their figures are left out, and most of their words; cut says that something is.
 func fitting(j Job, limit int) (_ Job, b []byte, cut bool) {
 	b, _ = json.Marshal(j)
 	for _, keep := range []struct {
 		faults, letters int
 		figures         bool
-	}{{4, maxErrorText, true}, {1, 200, true}, {0, 200, true}, {0, 64, true}, {0, 64, false}} {
-		if len(b)+1024 <= limit { // with what a message has around it
+	}{{4, maxErrorText, true}, {1, 200, true}, {0, 200, true}, {0, 64, true}, {0, 64, false}, {0, fewestLetters, false}} {
+		if len(b)+around <= limit {
 			break
 		}
 		cut = true

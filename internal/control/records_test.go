@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/freshet/freshet/internal/pki"
+	"github.com/freshet/freshet/objstore"
 )
 
 // existing starts a NATS server as a user may have one.
@@ -104,6 +105,59 @@ func TestRecordLargerThanNATSTakes(t *testing.T) {
 			t.Errorf("the record has of %s: %.200s", n.Name, fmt.Sprintf("%+v", n))
 		}
 	}
+	h.mu.Lock()
+	for i := range 200 { // of which a record says enough when it is accepted, and too much later
+		h.nodes[fmt.Sprintf("z%d", i)] = &node{nodeRecord: nodeRecord{Registration: Registration{Addr: "h:1"}}, heard: time.Now()}
+	}
+	h.mu.Unlock()
+	if _, err := c.Submit(testContext(t), aSpec); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "max_payload") {
+		t.Errorf("of more nodes than a record can hold: got %v, want that it is refused", err)
+	}
+}
+
+// No record that has been made to fit is larger than the one by which a job is refused.
+func TestFullest(t *testing.T) {
+	addrs, down := map[string]string{}, map[string]string{}
+	for i := range 100 {
+		addrs[fmt.Sprintf("n%d", i)], down[fmt.Sprintf("d%d", i)] = "10.0.0.1:7000", "down: last heard of 1000h0m0s ago"
+	}
+	job := Job{ID: "some-job", Spec: aSpec, Object: objstore.Object{Size: 1e15}, Accepted: time.Now()}
+	m := newMachine(job, addrs, down)
+	most, err := json.Marshal(m.fullest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := len(most) + around
+	check := func(when string) {
+		t.Helper()
+		if _, b, _ := fitting(m.snapshot(), limit); len(b)+around > limit {
+			t.Errorf("%s: %d bytes, want %d at most", when, len(b), len(most))
+		}
+	}
+	check("accepted")
+	now := time.Now()
+	for name := range addrs {
+		p := wasPrepared{node: name, present: true, noAccess: "no"}
+		if name == "n0" {
+			p = wasPrepared{node: name}
+		}
+		m.step(now, p)
+	}
+	if len(m.job.Members) != len(addrs) {
+		t.Fatalf("%d take part", len(m.job.Members))
+	}
+	check("started")
+	words := strings.Repeat("<&>\"", maxErrorText)
+	m.step(now, toCancel{words})
+	for _, s := range []NodeStatus{{State: Running}, {State: Present, Serving: true}, {State: Failed}} {
+		for name := range addrs {
+			m.step(now, hasStatus{NodeStatus{Name: name, State: s.State, Serving: s.Serving, Have: 1e15, Kept: 1e15, StoreBytes: 1e18, PeerBytes: 1e18, Waiting: words, Error: words, Faults: []Fault{{words, words}}}})
+		}
+		check(string(s.State))
+	}
+	if !m.job.State.Ended() {
+		t.Errorf("the job is %s", m.job.State)
+	}
 }
 
 // What is left out of a record so that it fits is what can best be done without.
@@ -123,7 +177,7 @@ func TestFitting(t *testing.T) {
 	for _, tt := range []struct {
 		limit, faults, letters int
 		figures                bool
-	}{{1 << 20, 16, 306, true}, {256 << 10, 4, 306, true}, {96 << 10, 1, 200, true}, {48 << 10, 0, 200, true}, {24 << 10, 0, 64, true}, {20 << 10, 0, 64, false}} {
+	}{{1 << 20, 16, 306, true}, {256 << 10, 4, 306, true}, {96 << 10, 1, 200, true}, {48 << 10, 0, 200, true}, {24 << 10, 0, 64, true}, {20 << 10, 0, 64, false}, {14 << 10, 0, 9, false}} {
 		got, b, cut := fitting(j, tt.limit)
 		n := got.Nodes[99]
 		if len(b) > tt.limit || cut != (tt.faults < 16) || len(n.Faults) != tt.faults || len(n.Error) != tt.letters || (n.SentBytes > 0) != tt.figures || n.Have != 7 || n.State != Failed || settled(Job{State: Running, Nodes: got.Nodes[:1]}, "0") {
