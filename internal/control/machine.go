@@ -38,9 +38,11 @@ type machine struct {
 	moved   map[string]time.Time // running: when the member's own word last told of something new
 	placed  time.Time            // running: when the first node was heard to have the object in its place; zero: none has
 	lost    map[string]bool      // silent for too long: failed, unless it only served others; what it says when it is back still counts while the job runs
-	silent  time.Time            // running: since when none of several members has been heard; zero: one has
+	silent  time.Time            // running: since when the hub has taken itself to be cut off; zero: it does not
 	own     string               // the node in the hub's own process, which it hears even if it is cut off; empty: none
-	anybody time.Time            // running: the last sign of life of any other node, of the job or not
+	anybody time.Time            // the last sign of life of any other node, of the job or not
+	whose   string               // that node
+	before  time.Time            // the last one of any but these two; zero: none
 	timeout time.Time            // of the job as a whole; zero: none
 	expired bool                 // the nodes were told to stop because of timeout
 	giveUp  time.Time            // stopping: who has not ended by then is not waited for
@@ -324,9 +326,21 @@ func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable b
 
 // hears notes that the hub is not cut off.
 func (m *machine) hears(now time.Time, name string) {
-	if name != m.own {
-		m.anybody = now
+	if name == m.own {
+		return
 	}
+	if name != m.whose {
+		m.whose, m.before = name, m.anybody
+	}
+	m.anybody = now
+}
+
+// besides is the last sign of life of any node but that one and the hub's own; zero: none.
+func (m *machine) besides(name string) time.Time {
+	if name == m.whose {
+		return m.before
+	}
+	return m.anybody
 }
 
 // alive notes a member's sign of life. What time it was given to come back it keeps.
@@ -377,7 +391,7 @@ func (m *machine) forgive(now time.Time, gap time.Duration) {
 			times[name] = t.Add(gap)
 		}
 	}
-	for _, t := range []*time.Time{&m.placed, &m.giveUp, &m.silent, &m.anybody} {
+	for _, t := range []*time.Time{&m.placed, &m.giveUp, &m.silent, &m.anybody, &m.before} {
 		if !t.IsZero() {
 			*t = t.Add(gap)
 		}
@@ -396,22 +410,23 @@ func (m *machine) await(now time.Time) {
 	}
 }
 
-// deaf says whether it may be the hub that is cut off: several members are silent, all of those that
-// have not ended, at the same time, and so are all other nodes but the one in its own process. Then none is given up until one is heard, after which the others have the time to
+// deaf says whether it may be the hub that is cut off: all members that have not ended are silent, and so are all other nodes but
+// the one in its own process, and these are several that fell silent at the same time. Then none is given up until one is heard, after which the others have the time to
 // come back, too, or deafFor is over.
 func (m *machine) deaf(now time.Time) bool {
-	open, silent := 0, 0
+	open, silent, last := 0, 0, ""
 	for i := range m.job.Nodes {
 		n := &m.job.Nodes[i]
 		if n.over() || m.lost[n.Name] || n.Name == m.own {
 			continue
 		}
-		open++
+		open, last = open+1, n.Name
 		if now.Sub(m.heard[n.Name]) >= memberTTL {
 			silent++
 		}
 	}
-	switch all := open > 1 && silent == open && now.Sub(m.anybody) >= memberTTL; {
+	several := open > 1 || open == 1 && m.heard[last].Sub(m.besides(last)) < memberTTL // another was up when the one was last heard
+	switch all := several && silent == open && now.Sub(m.anybody) >= memberTTL; {
 	case all && m.silent.IsZero():
 		m.silent = now
 	case !all && !m.silent.IsZero():
