@@ -36,6 +36,7 @@ type Network struct {
 	now    float64
 	links  []link
 	flows  []flow
+	most   float64 // that any link has carried, but for those of infinite capacity
 	steps  []step  // of all flows' ways
 	heap   []entry // moving flows, by the time at which they have moved their bytes, or an earlier one
 	queue  []Link  // links whose level is to be looked at
@@ -85,18 +86,27 @@ func (n *Network) Now() float64 { return n.now }
 // is allowed, and stays so: flows do not even note that they pass over it.
 func (n *Network) AddLink(capacity float64) Link {
 	n.links = append(n.links, link{capacity: capacity, level: math.Inf(1)})
+	n.carries(capacity)
 	return Link(len(n.links) - 1)
 }
 
 // SetCapacity changes what a link carries from now on.
 func (n *Network) SetCapacity(l Link, capacity float64) {
 	n.links[l].capacity = capacity
+	n.carries(capacity)
 	n.look(l)
 }
 
+// carries notes that a link carries so much.
+func (n *Network) carries(capacity float64) {
+	if !math.IsInf(capacity, 1) {
+		n.most = max(n.most, capacity)
+	}
+}
+
 // AddFlow returns a new flow over these links, at rest. Its own rate is at most
-// limit; an infinite one counts as 1e15 bytes a second, since what moves in no time at all, where nothing on its way
-// is limited, cannot be simulated.
+// limit; an infinite one counts as 1e15 bytes a second, or as what the widest link has ever carried if that is more: what moves in no
+// time at all, where nothing on its way is limited, cannot be simulated.
 func (n *Network) AddFlow(limit float64, way ...Link) Flow {
 	f := Flow(len(n.flows))
 	first := int32(len(n.steps))
@@ -105,22 +115,14 @@ func (n *Network) AddFlow(limit float64, way ...Link) Flow {
 			n.steps = append(n.steps, step{flow: f, link: l})
 		}
 	}
-	n.flows = append(n.flows, flow{first: first, last: int32(len(n.steps)), heap: -1, cap: counted(limit), weight: 1})
+	n.flows = append(n.flows, flow{first: first, last: int32(len(n.steps)), heap: -1, cap: limit, weight: 1})
 	return f
-}
-
-// counted is what a limit counts as.
-func counted(limit float64) float64 {
-	if math.IsInf(limit, 1) {
-		return 1e15
-	}
-	return limit
 }
 
 // Limit changes the rate that a flow has at most.
 func (n *Network) Limit(f Flow, limit float64) {
 	fl := &n.flows[f]
-	fl.cap = counted(limit)
+	fl.cap = limit
 	if fl.on {
 		for s := fl.first; s < fl.last; s++ {
 			n.look(n.steps[s].link)
@@ -314,7 +316,11 @@ func (n *Network) lowest(fl *flow) float64 {
 	for s := fl.first; s < fl.last; s++ {
 		level = min(level, n.links[n.steps[s].link].level)
 	}
-	return min(fl.cap, level*fl.weight)
+	limit := fl.cap
+	if math.IsInf(limit, 1) {
+		limit = max(1e15, n.most)
+	}
+	return min(limit, level*fl.weight)
 }
 
 // level computes a link's level: with it, times its weight, as the most that each flow gets which is not

@@ -50,6 +50,7 @@ func TestMaxMin(t *testing.T) {
 		{"three levels", []float64{3, 8, 20}, nil, [][]Link{{0, 1}, {0, 2}, {0}, {1, 2}, {2}}, []float64{1, 1, 1, 7, 12}},
 		{"nothing passes", []float64{0, 4}, nil, [][]Link{{0, 1}, {1}}, []float64{0, 4}},
 		{"a cap of very much", []float64{2e17}, []float64{1.25e17}, [][]Link{{0}}, []float64{1.25e17}},
+		{"links of very much", []float64{2e17, 1.25e17}, nil, [][]Link{{0}, {0, 1}}, []float64{1e17, 1e17}},
 		{"no limit but one", []float64{inf, 6}, nil, [][]Link{{0, 1}, {0, 1}}, []float64{3, 3}},
 		// One sender at 6 to three receivers, one of which takes only 1.
 		{"star", []float64{6, 1, 10, 10}, nil, [][]Link{{0, 1}, {0, 2}, {0, 3}}, []float64{1, 2.5, 2.5}},
@@ -391,6 +392,22 @@ func TestLimits(t *testing.T) {
 		s.Next()
 		if got := s.Rate(f); got != c.want {
 			t.Errorf("limit %g: rate %g, want %g", c.limit, got, c.want)
+		}
+	}
+}
+
+// A link that becomes as wide as links can be is used by flows that were there before, if they are without a limit.
+func TestVeryWideLinks(t *testing.T) {
+	s := New[int]()
+	l := s.AddLink(1e9)
+	f := s.AddFlow(inf, l)
+	s.Start(f, 1e18)
+	for i, c := range []float64{1e9, 1.25e17, 1e12} {
+		s.SetCapacity(l, c)
+		s.At(float64(i+1)/4, 0)
+		s.Next()
+		if got := s.Rate(f); got != c {
+			t.Errorf("of a link of %g a flow has %g", c, got)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import "slices"
 // This file does what a scenario's events say, and what follows for the others, as
 // internal/swarm would (mesh.go: down, dead).
 
+// Nothing but slow comes before a node has joined (Scenario.events).
 func (w *world) do(e Event) {
 	i := int(w.hostOf[e.Host])
 	n := &w.nodes[i]
@@ -13,16 +14,13 @@ func (w *world) do(e Event) {
 	}
 	switch e.Do {
 	case Die:
-		if n.absent { // it will never come
-			n.absent = false
-		}
 		w.halt(i)
 		n.killed = true
 		w.out(n)
 		w.losing(i)
 		w.after(reconnectFor, event{kind: evDead, node: int32(i)})
 	case Stop:
-		if n.stopped || n.absent {
+		if n.stopped {
 			return
 		}
 		w.halt(i)

@@ -415,8 +415,8 @@ func (s *Scenario) events(v form.Value) {
 
 // Result is what a scenario came to.
 type Result struct {
-	Makespan float64      `json:"makespan_s"` // until the last node that lives had the object
-	Bound    *float64     `json:"bound_s"`    // of the nodes that live; nil: nothing bounds it
+	Makespan float64      `json:"makespan_s"` // until the last node that gets it had the object
+	Bound    *float64     `json:"bound_s"`    // of the nodes that have the object; nil: nothing bounds it
 	Ratio    *float64     `json:"ratio"`
 	Fastest  float64      `json:"fastest_s"`
 	Slowest  float64      `json:"slowest_s"`
@@ -428,7 +428,7 @@ type Result struct {
 
 	By       string  `json:"-"` // what sets the bound
 	Finished int     `json:"-"` // nodes that have the object
-	Opened   float64 `json:"-"` // when the last node that lives passed the barrier
+	Opened   float64 `json:"-"` // when the last node that gets the object passed the barrier
 
 	Entered []Entered `json:"-"` // by site, if there are several
 }

@@ -584,6 +584,16 @@ events: [{at: 200s, node: h1, do: slow, rate: 1Gbit}]`, 99, 101},
 	}
 }
 
+// Links as wide as can be written down carry what they say.
+func TestVeryWideLinks(t *testing.T) {
+	r := run(t, parse(t, `
+network: {generate: star, hosts: 4, rate: 1000000Tbit}
+broadcast: {size: 1TiB, piece: 16MiB, algorithm: flat, store: {total: 400000Tbit}}`))
+	if *r.Ratio > 4.001 {
+		t.Errorf("four copies from the store took %.2f times as long as one", *r.Ratio)
+	}
+}
+
 // Where nothing moves for days, but something is on its way or is to happen, it is waited for.
 func TestLongWaitsEnd(t *testing.T) {
 	for _, c := range []struct {
