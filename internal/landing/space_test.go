@@ -139,10 +139,18 @@ func TestAbortWhileSpaceIsTaken(t *testing.T) {
 		}
 		answers <- nil // it goes on
 		answered := make(chan struct{})
-		go func() { // the step under way, if there is one, and none after it
-			select {
-			case answers <- nil:
-			case <-answered:
+		go func() { // the step under way, and any that begins before the end does: slowly, so that there is not time for all
+			for {
+				select {
+				case <-time.After(20 * slow):
+				case <-answered:
+					return
+				}
+				select {
+				case answers <- nil:
+				case <-answered:
+					return
+				}
 			}
 		}()
 		if err := f.Abort(); err != nil {
