@@ -248,6 +248,9 @@ func (s *State) Possesses(rank int) int {
 	return 0
 }
 
+// Full says whether a peer says that it has all pieces.
+func (s *State) Full(rank int) bool { return s.peers[rank].has.Full() }
+
 // Withdrawn notes that a peer's piece i does not count: it was found to be wrong.
 func (s *State) Withdrawn(rank, i int) {
 	if s.peers[rank].has.Remove(i) && s.known.Has(i) {

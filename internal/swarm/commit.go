@@ -35,7 +35,7 @@ func (n *node) complete(ctx context.Context) {
 	})
 }
 
-// accused notes that a peer wants no more of us. It may be right: what it got
+// accused notes that a peer has got wrong bytes of us, as it says. It may be right: what it got
 // is not what we had checked when it came if the disk gives back something else, so the
 // file is read once more before it counts.
 func (n *node) accused(ctx context.Context, by error) {

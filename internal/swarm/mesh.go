@@ -191,7 +191,9 @@ func (n *node) down(ctx context.Context, ev evDown) {
 		n.dead(rank, fmt.Errorf("broke the protocol: %w", broken))
 	case errors.As(ev.err, &refused):
 		n.dead(rank, refused)
-		n.accused(ctx, refused)
+		if refused.Code == peer.Misbehaved {
+			n.accused(ctx, refused)
+		}
 	case errors.Is(ev.err, peer.ErrRemoved):
 		n.dead(rank, peer.ErrRemoved)
 	case errors.Is(ev.err, os.ErrDeadlineExceeded) && nb.silent: // each time costs those who wait for it 20 s
@@ -247,10 +249,17 @@ func (n *node) missed(names []string) {
 
 var errMissed = errors.New("lost: no sign of life, neither at the control plane nor here")
 
+// errWrongBytes is why a member is expelled that has given others than the piece has. It hears so by a code of its own, and looks at its disk (accused).
+var errWrongBytes = errors.New("sent wrong bytes")
+
 // expel closes the connection to a member that does what it must not.
 func (n *node) expel(rank int, why error) {
+	code := peer.Other
+	if errors.Is(why, errWrongBytes) {
+		code = peer.Misbehaved
+	}
 	if l := n.neighbours[rank].link; l != nil {
-		n.wg.Go(func() { l.conn.CloseWithReason(why.Error()) })
+		n.wg.Go(func() { l.conn.Refuse(code, why.Error()) })
 	}
 	n.dead(rank, why)
 }

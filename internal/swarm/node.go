@@ -27,7 +27,7 @@ const (
 	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
 	dialEvery    = 5 * time.Millisecond   // handshakes take the processor: who makes all of them at once reads nothing meanwhile
 	stallAfter   = 30 * time.Second       // nothing came from anywhere: read what is missing ourselves
-	leaveAfter   = 2 * time.Minute        // we are done, and a peer that is not makes no progress; or we may not read the store, and nothing comes
+	leaveAfter   = 2 * time.Minute        // we are done, and peers that are not make no progress; or we may not read the store, and nothing comes
 	auditAfter   = 15 * time.Second       // nothing came, or all is here, and pieces are in doubt that others should read again
 )
 
@@ -308,11 +308,29 @@ func (n *node) finished() bool {
 		return false
 	}
 	for rank := range n.neighbours {
-		if nb := &n.neighbours[rank]; rank != n.Self && !nb.dead && !nb.done {
+		if nb := &n.neighbours[rank]; rank != n.Self && !nb.dead && !nb.done && !n.sated(rank) {
 			return false
 		}
 	}
 	return true
+}
+
+// sated says whether a neighbour has had all for so long that it needs nobody: what it still does, such as to make very many files durable, it does by
+// itself. One that only says that it has all keeps us for no longer.
+func (n *node) sated(rank int) bool {
+	nb := &n.neighbours[rank]
+	return nb.link != nil && n.ex.Full(rank) && n.now.Sub(nb.moved) > leaveAfter
+}
+
+// stuck says whether we are done, and for so long nothing has moved at any neighbour that is not. While something does, what stands still elsewhere
+// may wait for that: for a piece that a mate imports.
+func (n *node) stuck(within time.Duration) bool {
+	for rank := range n.neighbours {
+		if nb := &n.neighbours[rank]; rank != n.Self && !nb.dead && !nb.done && n.now.Sub(nb.moved) <= within {
+			return false
+		}
+	}
+	return n.done
 }
 
 func (n *node) handle(ctx context.Context, ev any) {
@@ -440,6 +458,8 @@ func (n *node) tick(ctx context.Context) {
 			n.expel(rank, fmt.Errorf("does not read what it is told (%d messages)", maxMessages))
 		}
 	}
+	within := max(leaveAfter, forsakenFor*n.ex.ImportTook())
+	stuck := n.stuck(within)
 	var silent []int
 	for rank := range n.neighbours {
 		nb := &n.neighbours[rank]
@@ -454,8 +474,8 @@ func (n *node) tick(ctx context.Context) {
 		case rank == n.Self || nb.dead:
 		case nb.link == nil && n.now.After(nb.deadline):
 			n.dead(rank, n.unreachable(rank))
-		case n.done && !nb.done && nb.link != nil && n.now.Sub(nb.moved) > leaveAfter:
-			n.expel(rank, fmt.Errorf("has made no progress for %v", leaveAfter))
+		case stuck && !nb.done && nb.link != nil && !n.sated(rank):
+			n.expel(rank, fmt.Errorf("has made no progress for %v", within.Round(time.Second)))
 		}
 	}
 	n.unheard(silent...)

@@ -140,7 +140,7 @@ func (n *node) block(ev evBlock) {
 		n.sendCancels(n.ex.Abandon(ev.piece))
 	case len(givers) == 1 && n.man.Sure(ev.piece) && len(n.words[ev.piece]) == 0 && givers[0] == e.Reader: // it sends other bytes than it says itself
 		n.sendCancels(n.ex.Spoiled(ev.piece))
-		n.expel(givers[0], fmt.Errorf("sent wrong bytes for piece %d", ev.piece))
+		n.expel(givers[0], fmt.Errorf("%w for piece %d", errWrongBytes, ev.piece))
 	case len(givers) == 1 && n.neighbours[givers[0]].deceivers[e.Reader]:
 		n.repeats(givers[0], ev.piece)
 	case len(givers) == 1: // it lies, or who said that this is the digest: the store knows, or others

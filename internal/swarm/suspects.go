@@ -95,7 +95,7 @@ func (n *node) convict() {
 		}
 		n.dismiss(p)
 		if here || n.man.Firsthand(p) || slices.ContainsFunc(n.words[p], func(w word) bool { return !w.gave }) {
-			n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+			n.expel(s.rank, fmt.Errorf("%w for piece %d", errWrongBytes, p))
 		}
 	}
 }
@@ -120,7 +120,7 @@ func (n *node) judge(p int, sum uint64) {
 			}
 		}
 	default:
-		n.expel(s.rank, fmt.Errorf("sent wrong bytes for piece %d", p))
+		n.expel(s.rank, fmt.Errorf("%w for piece %d", errWrongBytes, p))
 	}
 	n.wrong = slices.DeleteFunc(n.wrong, func(q int) bool { // what else it sent so others may give
 		more, ok := n.suspects[q]
@@ -141,7 +141,7 @@ func (n *node) repeats(rank, p int) {
 	n.ex.Withdrawn(rank, p)
 	n.sendCancels(n.ex.Abandon(p))
 	if nb.wrong[p] {
-		n.expel(rank, fmt.Errorf("sent wrong bytes for piece %d again", p))
+		n.expel(rank, fmt.Errorf("%w for piece %d again", errWrongBytes, p))
 		return
 	}
 	if nb.wrong == nil {
