@@ -28,8 +28,12 @@ func (n *node) complete(ctx context.Context) {
 	}
 	n.wg.Go(func() {
 		err := readBack()
+		if err == nil {
+			err = ctx.Err() // a job that is over puts nothing in its place
+		}
 		if err == nil && n.Commit != nil {
 			err = n.Commit()
+			n.placed = err == nil
 		}
 		n.post(evCommitted{err})
 	})
@@ -67,6 +71,9 @@ func (n *node) readBack(ctx context.Context) func() error {
 		for p, want := range sums {
 			var sum uint64
 			for b := range n.Layout.Blocks(p) {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
 				off, size := blockSpan(n.Layout, p, b)
 				if k, err := n.File.ReadAt(buf[:size], off); k < size {
 					return fmt.Errorf("read piece %d back: %w", p, err)

@@ -2,7 +2,9 @@ package swarm
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -101,4 +103,105 @@ func TestWhoStandsStillMayWaitForAnother(t *testing.T) {
 		}
 		n.wg.Wait()
 	})
+}
+
+// A node that is told to end while it puts its file in its place says whether the file is there.
+func TestEndWhileCommitting(t *testing.T) {
+	stopped, full := errors.New("stopped by its operator"), errors.New("no space left on device")
+	for _, fails := range []error{nil, full} {
+		swarmOf(t, 2, 4*unit.MiB, steal.Steal, func(b *bench) {
+			var began, ended atomic.Int32
+			for i := range b.configs {
+				b.configs[i].Commit = func() error {
+					began.Add(1)
+					time.Sleep(10 * time.Second)
+					ended.Add(1)
+					return fails
+				}
+			}
+			b.after(5*time.Second, func() {
+				if began.Load() < 2 || ended.Load() > 0 {
+					t.Error("they are not committing: the test is none")
+				}
+				for _, end := range b.cancel {
+					end(stopped)
+				}
+			})
+			b.run()
+			if fails == nil {
+				b.complete(BySource, 0, 1)
+				return
+			}
+			for i := range 2 {
+				if !errors.Is(b.errs[i], stopped) || b.results[i].Done {
+					t.Errorf("%s ends with %v, done %v", nodeName(i), b.errs[i], b.results[i].Done)
+				}
+			}
+		})
+	}
+}
+
+// A job that is over puts nothing in its place.
+func TestNothingIsCommittedAfterTheEnd(t *testing.T) {
+	swarmOf(t, 2, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Report, c.Layout.Piece = slog.New(slog.DiscardHandler), func(Progress) {}, 256*unit.KiB
+		c.Commit = func() error {
+			t.Error("the file is put in its place")
+			return nil
+		}
+		n := newNode(c)
+		for p := range c.Layout.Count() {
+			off, size := c.Layout.Span(p)
+			sum := n.algorithm(p).Update(0, b.data[off:off+size])
+			n.enter(1, digest{p, exchange.Entry{Sum: sum, Reader: 1}})
+			n.got(p, sum, nodeName(1))
+		}
+		ctx, cancel := context.WithCancel(b.t.Context())
+		cancel()
+		if n.complete(ctx); !n.commits {
+			t.Fatal("it does not try: the test is none")
+		}
+		n.wg.Wait()
+	})
+}
+
+// Only one that is said to have given wrong bytes reads its file again, and no longer than its part goes on.
+func TestReadingBackEnds(t *testing.T) {
+	for _, code := range []peer.Code{peer.Misbehaved, peer.Other} {
+		swarmOf(t, 2, 4*unit.MiB, steal.NonSteal, func(b *bench) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			wait := b.stranger(ctx, func(c *peer.Conn) {
+				select {
+				case <-time.After(90 * time.Second): // the other has read all by itself
+					c.Refuse(code, "enough")
+				case <-ctx.Done():
+				}
+			}, nil)
+			var reads, late atomic.Int32
+			var over atomic.Bool
+			b.disks[0].corrupt = func(int64, []byte) {
+				if reads.Add(1); over.Load() {
+					late.Add(1)
+				}
+				time.Sleep(time.Minute)
+			}
+			b.after(100*time.Second, func() {
+				over.Store(true)
+				b.cancel[0](errors.New("stopped by its operator"))
+			})
+			b.run()
+			cancel()
+			wait()
+			if f := b.faultsOf(0); !b.results[0].Done || !strings.Contains(f, "enough") {
+				t.Fatalf("done %v, says %q: the test is none", b.results[0].Done, f)
+			}
+			if accused := code == peer.Misbehaved; accused != (reads.Load() > 0) {
+				t.Errorf("refused as one that is %v: %d blocks are read again", code, reads.Load())
+			}
+			if late.Load() > 0 {
+				t.Errorf("%d blocks are read after the end", late.Load())
+			}
+		})
+	}
 }

@@ -97,6 +97,7 @@ type node struct {
 	resigned bool      // we have waited long enough for others to read again what is in doubt
 	verified string
 	commits  bool  // being committed
+	placed   bool  // Commit has put the file in its place; its worker says so, and the loop looks when there are no workers left
 	accuser  error // who refuses us and why, until our file has been read back
 	rereads  bool  // it is being read back after it was put in place
 	done     bool
@@ -209,6 +210,11 @@ func (n *node) run(ctx context.Context) (err error) {
 			if up, ok := (<-n.events).(evUp); ok {
 				up.conn.Close()
 			}
+		}
+		if n.placed && !n.done { // it was under way when we were told to end
+			n.now = time.Now()
+			n.committed(nil)
+			err = n.fatal
 		}
 	}()
 	defer cancel()
