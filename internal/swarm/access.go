@@ -18,6 +18,10 @@ const proveWithin = 10 * time.Second
 // and does not know it (steal.Imports), so who may not read waits for longer than both.
 const forsakenFor = 20
 
+// outlasts: who may read the store gives it up two minutes after the last byte, or after it was last asked over another connection. Who may not hears of whole pieces
+// only, and waits for so many times as long.
+const outlasts = 3
+
 // errUnproved is a neighbour that has shown no proof of access, or a wrong one.
 var errUnproved = errors.New("has not proved that it may read")
 
@@ -122,14 +126,17 @@ func (n *node) unmet(ctx context.Context, ev evUnmet) {
 // forsaken ends our part if we may not read the object ourselves and nobody is
 // left who could give it to us, or say what of it is wrong.
 func (n *node) forsaken() {
-	full := n.ex.Have().Full()
+	full, patience := n.ex.Have().Full(), max(leaveAfter, forsakenFor*n.ex.ImportTook())
+	if !n.ex.Covered() {
+		patience = max(patience, outlasts*leaveAfter)
+	}
 	switch {
 	case n.unproved && (n.now.Sub(n.moved) > leaveAfter || !slices.Contains(n.readers(), true)):
 		n.fail(fmt.Errorf("what other nodes have given is not what the store has at %s, none of them has said what is, and this one may not read it itself: run the job again", n.Source))
 	case full || !n.Members[n.Self].blind():
 	case !slices.Contains(n.readers(), true) && !n.ex.Covered():
 		n.fail(fmt.Errorf("no node is left that may read %s, and this one may not: give it access, or run the job again", n.Source))
-	case n.since(n.moved, n.quietAll) > max(leaveAfter, forsakenFor*n.ex.ImportTook()):
+	case n.since(n.moved, n.quietAll) > patience:
 		n.fail(fmt.Errorf("nothing has come from other nodes for %v, and this one may not read %s itself", n.now.Sub(n.moved).Round(time.Second), n.Source))
 	}
 }

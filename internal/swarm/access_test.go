@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/mem"
+	"github.com/freshet/freshet/objstore/retry"
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
@@ -275,4 +278,83 @@ func (s *lyingOnce) ReadRange(ctx context.Context, o objstore.Object, off, n uni
 		io.Reader
 		io.Closer
 	}{strings.NewReader(string(b)), r}, err
+}
+
+// away is a store that cannot be reached for a while.
+type away struct {
+	objstore.Store
+	from, until time.Time
+	refused     *atomic.Int32
+}
+
+var errAway = errors.New("connection refused")
+
+func (a away) away() bool {
+	now := time.Now()
+	gone := now.After(a.from) && now.Before(a.until)
+	if gone {
+		a.refused.Add(1)
+	}
+	return gone
+}
+
+func (a away) ReadRange(ctx context.Context, o objstore.Object, off, n unit.Bytes) (io.ReadCloser, error) {
+	if a.away() {
+		return nil, errAway
+	}
+	r, err := a.Store.ReadRange(ctx, o, off, n)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{breaking{r, a}, r}, nil
+}
+
+// breaking is a body that breaks off when the store is away.
+type breaking struct {
+	io.Reader
+	store away
+}
+
+func (b breaking) Read(p []byte) (int, error) {
+	if b.store.away() {
+		return 0, errAway
+	}
+	return b.Reader.Read(p)
+}
+
+// Who may not read the store does not give up before those who may, and wait for it to come back.
+func TestStoreIsAwayForLong(t *testing.T) {
+	swarmOf(t, 3, 8*unit.MiB, steal.Stream, func(b *bench) {
+		b.share(2)
+		var refused atomic.Int32
+		from := time.Now().Add(1500 * time.Millisecond)
+		for i := range 2 {
+			s := away{slow{b.store, 256 << 10}, from, from.Add(150 * time.Second), &refused}
+			b.configs[i].Store = retry.New(s, retry.Policy{Patience: 4 * time.Minute}) // orders of a larger object would begin anew meanwhile, since they lag
+		}
+		b.run()
+		b.complete(BySource, seq(3)...)
+		if refused.Load() == 0 {
+			t.Error("nobody asked the store while it was away: the test is none")
+		}
+	})
+}
+
+// But not for ever.
+func TestReadersGetNowhere(t *testing.T) {
+	swarmOf(t, 3, 8*unit.MiB, steal.Stream, func(b *bench) {
+		b.share(2)
+		c := b.configs[2]
+		c.Log, c.Report = slog.New(slog.DiscardHandler), func(Progress) {}
+		n := newNode(c)
+		for _, late := range []time.Duration{0, time.Second} {
+			n.now = n.moved.Add(outlasts*leaveAfter + late)
+			if n.forsaken(); (n.fatal != nil) != (late > 0) {
+				t.Errorf("after %v: %v", n.now.Sub(n.moved), n.fatal)
+			}
+		}
+	})
 }
