@@ -27,7 +27,8 @@ type Conn struct {
 	scratch []byte        // one TLS record, for a frame's beginning; whoever writes has it
 	heads   []byte        // likewise, of the frames being written
 	parts   [][]byte      // likewise, what they are made of
-	wrote   atomic.Int64  // when the last frame was written, Unix nanoseconds
+	began   time.Time     // a time to count from
+	wrote   atomic.Int64  // when the last frame was written, by clock, in nanoseconds
 	heard   atomic.Int64  // when anything last came, likewise
 
 	reading chan struct{} // holds a token while a read is under way
@@ -52,7 +53,7 @@ func newConn(c net.Conn, w *wire, name, job string) *Conn {
 	return &Conn{
 		name: name, job: job, c: c, wire: w,
 		writing: make(chan struct{}, 1), reading: make(chan struct{}, 1), closed: make(chan struct{}),
-		scratch: make([]byte, 0, recordBytes),
+		scratch: make([]byte, 0, recordBytes), began: time.Now(),
 	}
 }
 
@@ -71,12 +72,15 @@ func (c *Conn) RemoteAddr() net.Addr { return c.c.RemoteAddr() }
 // Quiet says whether nothing has come from the other end for so long that its pings
 // stay out, too. That is a suspicion only: after 20 s reads fail.
 func (c *Conn) Quiet() bool {
-	return time.Since(time.Unix(0, c.heard.Load())) > quiet
+	return c.clock()-time.Duration(c.heard.Load()) > quiet
 }
+
+// clock is how long there has been this connection, by a clock that nobody sets, as somebody may the machine's.
+func (c *Conn) clock() time.Duration { return time.Since(c.began) }
 
 // start begins to keep the connection alive.
 func (c *Conn) start() {
-	now := time.Now().UnixNano()
+	now := int64(c.clock())
 	c.wrote.Store(now)
 	c.heard.Store(now)
 	c.closing.Lock()
@@ -99,7 +103,7 @@ func (c *Conn) ping() {
 			return
 		case <-tick.C:
 		}
-		idle := time.Since(time.Unix(0, c.wrote.Load()))
+		idle := c.clock() - time.Duration(c.wrote.Load())
 		if idle >= pingEvery {
 			if c.WriteFrame(KindPing) != nil {
 				return
@@ -189,7 +193,7 @@ func (c *Conn) writeParts(parts [][]byte, n int) error {
 	if err := c.c.SetWriteDeadline(time.Now().Add(frameTime(n))); err != nil {
 		return err
 	}
-	defer func() { c.wrote.Store(time.Now().UnixNano()) }()
+	defer func() { c.wrote.Store(int64(c.clock())) }()
 	if c.Plain() {
 		return c.writePlain(parts)
 	}
@@ -261,7 +265,7 @@ func (c *Conn) readHeader() (h header, err error) {
 	}
 	h, _, err = parseHeader(b[:])
 	c.left, c.until = h.Len, time.Time{}
-	c.heard.Store(time.Now().UnixNano())
+	c.heard.Store(int64(c.clock()))
 	return h, err
 }
 
@@ -299,7 +303,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.c.Read(p[:min(len(p), c.left)])
 	c.left -= n
 	if n > 0 {
-		c.heard.Store(time.Now().UnixNano())
+		c.heard.Store(int64(c.clock()))
 		return n, nil // an error beside data comes again
 	}
 	if err == io.EOF {

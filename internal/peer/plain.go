@@ -122,7 +122,7 @@ func (c *Conn) WriteFile(frames []Frame, kind byte, head []byte, file syscall.Ra
 		if err := c.c.SetWriteDeadline(time.Now().Add(frameTime(len(b) + n))); err != nil {
 			return err
 		}
-		defer func() { c.wrote.Store(time.Now().UnixNano()) }()
+		defer func() { c.wrote.Store(int64(c.clock())) }()
 		if err := sendMore(socket, b); err != nil {
 			return err
 		}
