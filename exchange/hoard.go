@@ -48,12 +48,12 @@ func (s *State) patience(size unit.Bytes) time.Duration {
 
 // aloneWith returns a piece that we lack, only that peer has, and we may ask it for; or one whose digest
 // nobody has told us, which who has the piece should have; or, so that elsewhere is true, one that nobody else in our site has: for its sake other
-// sites are not asked.
+// sites are not asked. What is reserved we ask nobody for, so nobody keeps it from us.
 func (s *State) aloneWith(rank int) (piece int, elsewhere, ok bool) {
 	for r := range s.have.Missing() {
 		for i := r.Lo; i < r.Hi; i++ {
 			switch {
-			case !s.peers[rank].has.Has(i):
+			case !s.peers[rank].has.Has(i) || s.place[i] == absent:
 			case (!s.known.Has(i) || s.open && s.holders[i] == 1) && s.may(rank, i):
 				return i, false, true
 			case s.open && s.site != nil && s.near(rank) && !s.peers[rank].hoards && s.known.Has(i) && s.others(rank, i) == 0:

@@ -87,6 +87,33 @@ func TestHoarderAmongMany(t *testing.T) {
 	}
 }
 
+// Nobody hoards a piece that we keep from being asked for, because it is being read from the store. Once it is to be asked for again its holder may be found to.
+func TestWhatIsReservedIsNotHoarded(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		s := New(Config{Nodes: 3, Layout: layout(1), Rand: rand.New(rand.NewPCG(1, 2))})
+		s.Asks(t0)
+		s.Up(1)
+		s.Choked(1, false)
+		if known {
+			s.Known(0)
+		}
+		s.Announced(1, piece.Range{Lo: 0, Hi: 1})
+		if !s.Reserve(0) {
+			t.Fatal("the piece cannot be reserved")
+		}
+		for d, found := time.Duration(0), false; !found; d += time.Second {
+			const read = HoardAfter + 5*time.Second
+			if d == read {
+				s.Unreserve(0)
+			}
+			s.Asks(at(d))
+			if _, _, found = s.Hoards(1, at(d)); found && d <= read || d > read+mostHoard {
+				t.Fatalf("digest known %v: it is said to hoard %v after %v", known, found, d)
+			}
+		}
+	}
+}
+
 // Of a piece whose digest nobody has told us we know no holder, so nobody has been given it.
 func TestWhatHasNoDigestIsNotGiven(t *testing.T) {
 	s := New(Config{Nodes: 3, Layout: layout(2), Rand: rand.New(rand.NewPCG(1, 2))})
