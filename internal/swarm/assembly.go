@@ -100,6 +100,7 @@ func (a *assembly) giveUp(p, block int) {
 
 // outcome is what the arrival of a block made of its piece.
 type outcome struct {
+	of    *partial // what the block is of; nil: of nothing
 	whole bool
 	sum   uint64 // the digest of the piece, if whole
 	from  []int  // by block, likewise
@@ -116,7 +117,7 @@ func (a *assembly) arrived(rank, p, block int, sum uint64) outcome {
 	x.state[block], x.sums[block], x.from[block] = here, sum, rank
 	a.written.Broadcast()
 	if x.left--; x.left > 0 {
-		return outcome{}
+		return outcome{of: x}
 	}
 	whole, algorithm := uint64(0), a.algorithm(p)
 	join := a.joins[algorithm]
@@ -131,7 +132,14 @@ func (a *assembly) arrived(rank, p, block int, sum uint64) outcome {
 			whole = join(whole, s)
 		}
 	}
-	return outcome{whole: true, sum: whole, from: x.from}
+	return outcome{of: x, whole: true, sum: whole, from: x.from}
+}
+
+// current says whether a piece is still being put together of that. It is not if it was dropped meanwhile, and perhaps begun anew.
+func (a *assembly) current(p int, of *partial) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.partials[p] == of
 }
 
 // drop forgets a piece, whole or not. It returns false if a block is being written at this

@@ -1,11 +1,13 @@
 package swarm
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/freshet/freshet/exchange"
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/steal"
 	"github.com/freshet/freshet/unit"
@@ -41,6 +43,39 @@ func TestOneWritesABlock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A block of which the loop hears only when its piece has come wrong and is begun anew is asked for again like all others.
+func TestLateBlockOfAPieceBegunAnew(t *testing.T) {
+	swarmOf(t, 3, unit.MiB, steal.Stream, func(b *bench) {
+		c := b.configs[0]
+		c.Log, c.Layout.Piece = slog.New(slog.DiscardHandler), unit.MiB
+		n := newNode(c)
+		n.enter(1, digest{0, exchange.Entry{Sum: 1, Reader: 1}})
+		for rank := 1; rank <= 2; rank++ {
+			n.ex.Up(rank)
+			n.ex.Choked(rank, false)
+			n.announced(rank, piece.Range{Hi: 1})
+			n.asm.expect(rank, 0)
+		}
+		n.ex.Asks(n.now)
+		arrived := func(rank, block int) evBlock {
+			if !n.asm.claim(rank, 0, block) {
+				t.Fatalf("block %d cannot be claimed", block)
+			}
+			_, size := blockSpan(n.Layout, 0, block)
+			return evBlock{link: &link{rank: rank}, block: block, n: size, wanted: true, outcome: n.asm.arrived(rank, 0, block, 666)}
+		}
+		late := arrived(1, 0)
+		for block := 1; block < 4; block++ {
+			n.block(arrived(2, block))
+		}
+		n.block(late)
+		ask, _ := n.ex.Asks(n.now)
+		if len(ask) != 1 || ask[0].Lo != 0 || ask[0].Hi != 4 {
+			t.Errorf("asks %v, want all blocks", ask)
+		}
+	})
 }
 
 // On a disk that is slow, what one peer has brought and is being written is not asked of another again and again.
