@@ -231,7 +231,7 @@ func (f *File) Commit(m Meta) error {
 	if err != nil {
 		return err
 	}
-	if err := rename(f.p.r, f.part, f.p.rel); err != nil {
+	if err := f.rename(info); err != nil {
 		return f.p.wrap(err)
 	}
 	f.state = committed
@@ -240,6 +240,25 @@ func (f *File) Commit(m Meta) error {
 		return err
 	}
 	return errors.Join(f.r.remember(f.key, m, info), f.r.removeEntry(f.entry))
+}
+
+// rename gives the part file, which is what info says, its name. Both names are looked up in one directory, which is opened once: who may
+// write there and gives the directory's name to another does not have the file land in that.
+func (f *File) rename(info fs.FileInfo) error {
+	dir, err := f.p.r.OpenRoot(f.p.parent() + "/.")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	part := filepath.Base(f.part)
+	now, err := dir.Lstat(part)
+	if err == nil && !os.SameFile(now, info) {
+		err = errReplaced
+	}
+	if err != nil {
+		return err
+	}
+	return rename(dir, part, dir, filepath.Base(f.p.rel))
 }
 
 // seal gives a part file the owner and the permissions of what it replaces, makes what it holds last, and returns what it is then.
@@ -385,7 +404,7 @@ func (r *Roots) removeMade(p place, dirs []string) {
 		if !r.made[abs] {
 			continue
 		}
-		if p.r.Remove(dirs[i]) != nil {
+		if info, err := p.r.Lstat(dirs[i]); err != nil || !info.IsDir() || p.r.Remove(dirs[i]) != nil {
 			return
 		}
 		delete(r.made, abs)

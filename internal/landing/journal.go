@@ -228,6 +228,14 @@ func sweepTree(p place, e entry, info fs.FileInfo) error {
 	case inode(info) != e.Inode:
 		return nil
 	}
+	parts, info, err := openDir(p.r, e.Part)
+	if err != nil {
+		return p.wrap(err)
+	}
+	defer parts.Close()
+	if inode(info) != e.Inode { // somebody has replaced it just now
+		return nil
+	}
 	var names []string
 	var failed error
 	for i, name := range e.Names {
@@ -237,7 +245,7 @@ func sweepTree(p place, e entry, info fs.FileInfo) error {
 		name = filepath.FromSlash(name)
 		to := place{root: p.root, path: filepath.Join(filepath.Dir(p.path), name), rel: filepath.Join(filepath.Dir(e.Part), name)}
 		names = append(names, to.rel)
-		failed = cmp.Or(failed, to.put(filepath.Join(e.Part, strconv.Itoa(i))))
+		failed = cmp.Or(failed, to.put(parts, i))
 	}
 	if failed != nil { // what is left there is the only copy
 		return failed
@@ -249,23 +257,23 @@ func sweepTree(p place, e entry, info fs.FileInfo) error {
 			}
 		}
 	}
-	return p.wrap(p.r.RemoveAll(e.Part))
+	return p.wrap(removeDir(p.r, e.Part, parts))
 }
 
 // put renames a part file to its destination, unless that was done before.
-func (p place) put(from string) error {
-	err := rename(p.r, from, p.rel)
+func (p place) put(parts *os.Root, i int) error {
+	err := p.move(parts, i)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return p.wrap(err)
 	}
-	if _, err := p.r.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+	if _, err := parts.Lstat(strconv.Itoa(i)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	// A directory above the destination is not there: somebody has removed it, or the power failed before its making was on the disk.
 	if err := p.r.MkdirAll(p.parent(), 0o755); err != nil {
 		return p.wrap(err)
 	}
-	return p.wrap(rename(p.r, from, p.rel))
+	return p.wrap(p.move(parts, i))
 }
 
 // active says whether e is a landing of this process.

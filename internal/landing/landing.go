@@ -385,5 +385,5 @@ func freeSpace(f *os.File) (unit.Bytes, error) {
 var (
 	allocate = fallocate
 	syncFile = (*os.File).Sync
-	rename   = (*os.Root).Rename
+	rename   = renameBetween
 )

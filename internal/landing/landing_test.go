@@ -223,7 +223,9 @@ func TestCommitLasts(t *testing.T) {
 		rel, _ := filepath.Rel(r.roots[0].real, path)
 		steps = append(steps, fmt.Sprintf("%s %s %d", step, rel, got))
 	}
-	defer func(s func(*os.File) error, m func(*os.Root, string, string) error) { syncFile, rename = s, m }(syncFile, rename)
+	defer func(s func(*os.File) error, m func(*os.Root, string, *os.Root, string) error) {
+		syncFile, rename = s, m
+	}(syncFile, rename)
 	failing := ""
 	syncFile = func(f *os.File) error {
 		info, err := f.Stat()
@@ -242,9 +244,9 @@ func TestCommitLasts(t *testing.T) {
 		}
 		return f.Sync()
 	}
-	rename = func(root *os.Root, from, to string) error {
-		note("rename", filepath.Join(root.Name(), to), 0)
-		return root.Rename(from, to)
+	rename = func(from *os.Root, name string, to *os.Root, as string) error {
+		note("rename", filepath.Join(to.Name(), as), 0)
+		return renameBetween(from, name, to, as)
 	}
 	land(t, r, filepath.Join(dir, "a", "f"), []byte("hello"), Meta{})
 	want := []string{"sync a/.f.job-1.part 5", "rename a/f 0", "sync directory a 0", "sync directory . 0"}
@@ -790,4 +792,37 @@ func TestProbeOfAPipe(t *testing.T) {
 		<-checked
 		f.Close()
 	}
+}
+
+// What is in the place of the part file and is not that does not get the name of what landed, and who gives the name of the directory to another just then
+// does not have the file land there.
+func TestPartFileIsReplaced(t *testing.T) {
+	r, dir := openRoots(t)
+	file, unharmed := theirs(t, dir)
+	m := filepath.Join(dir, "m")
+	path := filepath.Join(m, "0")
+	begin := func() *File {
+		f, err := r.Create("job-1", path, 3)
+		must(t, err)
+		t.Cleanup(func() { f.Close() })
+		_, err = f.WriteAt([]byte("new"), 0)
+		must(t, err)
+		return f
+	}
+	f := begin()
+	part := filepath.Join(m, ".0.job-1.part")
+	must(t, os.Remove(part), os.Link(file, part))
+	wantError(t, f.Commit(Meta{}), path, "something else")
+	f.Close()
+	unharmed()
+	wantTree(t, dir, "alice/", "alice/0")
+
+	defer func(m func(*os.Root, string, *os.Root, string) error) { rename = m }(rename)
+	rename = func(from *os.Root, name string, to *os.Root, as string) error {
+		must(t, os.Rename(m, m+".away"), os.Symlink("alice", m), os.WriteFile(filepath.Join(dir, "alice", name), []byte("x"), 0o644))
+		return renameBetween(from, name, to, as)
+	}
+	must(t, begin().Commit(Meta{}))
+	unharmed()
+	wantFiles(t, m+".away", map[string]string{"0": "new"})
 }

@@ -35,6 +35,9 @@ type TreeFile struct {
 //	DIR/.freshet.JOB.part/0, 1, 2, …   the files while they land, their space taken as a File's
 //	DIR/NAME                           after Commit, all of them; before it none
 //
+// Who may write in DIR may give the name of the directory of part files to another. So that is opened once, when it is made, and part files are
+// made, opened, renamed and removed through it; one that is opened again has to be the one that was made.
+//
 // Files that belong together are of use together: half of a new model beside half of the old one is worse than the old one. So none
 // is put in its place before all are whole and synced. Then they are renamed one after the other, which takes some microseconds
 // each. If the process is killed just then the journal has all names, and Sweep goes on where it ended: forward, not back. The names are on
@@ -48,8 +51,10 @@ type Tree struct {
 	job     string
 	source  string // URL of what the files lie below
 	files   []TreeFile
-	ends    []int64 // by file: where it ends
-	part    string  // directory of the part files, relative to the root; empty: they were in their place before
+	ends    []int64       // by file: where it ends
+	part    string        // directory of the part files, relative to the root; empty: they were in their place before
+	parts   *os.Root      // that directory, whatever has its name now
+	made    []fs.FileInfo // by file: its part file as it was made; open.mu guards it once there are others who use the tree
 	keys    []string
 	entry   string
 	note    entry
@@ -69,7 +74,7 @@ func (r *Roots) tree(dir string, files []TreeFile) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree{r: r, dir: p, files: files, written: make([]atomic.Int64, len(files))}
+	t := &Tree{r: r, dir: p, files: files, made: make([]fs.FileInfo, len(files)), written: make([]atomic.Int64, len(files))}
 	t.open = handles{by: map[int]*handle{}}
 	at := int64(0)
 	for _, f := range files {
@@ -231,12 +236,15 @@ func (t *Tree) make() (err error) {
 		if err = p.r.Mkdir(t.part, 0o700); err != nil {
 			return nil, err
 		}
-		if info, err = p.r.Lstat(t.part); err != nil {
+		if t.parts, info, err = openDir(p.r, t.part); err != nil {
 			p.r.Remove(t.part)
 		}
 		return info, err
 	})
 	if err != nil {
+		if t.parts != nil {
+			t.parts.Close()
+		}
 		return err
 	}
 	for _, key := range t.keys {
@@ -263,8 +271,36 @@ func (t *Tree) needs() (n unit.Bytes) {
 	return n
 }
 
-// partName is where file i lies while it lands.
-func (t *Tree) partName(i int) string { return filepath.Join(t.part, strconv.Itoa(i)) }
+// makePart makes the part file of file i. The mutex of open is held, or nobody else uses the tree yet.
+func (t *Tree) makePart(i int) (*os.File, error) {
+	f, err := t.parts.OpenFile(strconv.Itoa(i), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if t.made[i], err = f.Stat(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// openPart opens the part file of file i, which has to be the one that was made: what is written to it, and which owner it gets, is meant
+// for no other.
+func (t *Tree) openPart(i int) (*os.File, error) {
+	f, err := t.parts.OpenFile(strconv.Itoa(i), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !os.SameFile(info, t.made[i]) {
+		err = errReplaced
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
 
 // reserve makes the part files, with their sizes and, where the file system can, their space, or begins to: that of small ones as they are made, that of
 // the others behind it.
@@ -276,7 +312,7 @@ func (t *Tree) reserve() error {
 		if k.Kept {
 			continue
 		}
-		f, err := t.dir.r.OpenFile(t.partName(i), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+		f, err := t.makePart(i)
 		if err == nil {
 			err = f.Truncate(int64(k.Size))
 			if err == nil && k.small() {
@@ -327,7 +363,7 @@ func (t *Tree) openFile(i int) (f *os.File, was fs.FileInfo, err error) {
 	if t.part != "" && t.open.kept[i] != nil {
 		infos = t.open.kept
 	} else if t.part != "" {
-		f, err := p.r.OpenFile(t.partName(i), os.O_RDWR, 0)
+		f, err := t.openPart(i)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return f, nil, p.wrap(err)
 		}
@@ -414,7 +450,7 @@ func (t *Tree) land(i int) error {
 		return err
 	}
 	defer from.Close()
-	to, err := p.r.OpenFile(t.partName(i), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	to, err := t.makePart(i)
 	if err != nil {
 		return p.wrap(err)
 	}
@@ -474,6 +510,9 @@ func (t *Tree) Commit() error {
 		return fmt.Errorf("%s: commit after commit or abort", t.dir.path)
 	}
 	t.space.end()
+	if err := t.inPlace(); err != nil { // another start would not find what is to be put in its place
+		return err
+	}
 	infos, err := t.sync()
 	if err != nil {
 		return err
@@ -489,7 +528,10 @@ func (t *Tree) Commit() error {
 		}
 		made = append(made, d)
 	}
-	unsynced := map[string]bool{t.part: true}
+	if err := syncBelow(t.parts, "."); err != nil {
+		return fmt.Errorf("sync directory of %w", t.dir.wrap(err))
+	}
+	unsynced := map[string]bool{}
 	for _, d := range made {
 		unsynced[filepath.Dir(d)] = true
 	}
@@ -518,7 +560,7 @@ func (t *Tree) Commit() error {
 			continue
 		}
 		p := t.place(i)
-		if err := rename(p.r, t.partName(i), p.rel); err != nil {
+		if err := p.move(t.parts, i); err != nil {
 			t.note.Names = nil // not to be tried again at the next start
 			err = errors.Join(p.wrap(err), t.r.writeEntry(t.entry, t.note))
 			if i > 0 {
@@ -528,7 +570,7 @@ func (t *Tree) Commit() error {
 		}
 	}
 	t.state = committed
-	err = t.dir.wrap(t.dir.r.Remove(t.part))
+	err = t.dir.wrap(removeDir(t.dir.r, t.part, t.parts))
 	t.release(true)
 	for _, d := range dirs {
 		err = errors.Join(err, syncDir(t.dir, d))
@@ -537,6 +579,14 @@ func (t *Tree) Commit() error {
 		return err
 	}
 	return errors.Join(t.r.rememberTree(t.dir, t.source, t.files, infos), t.r.removeEntry(t.entry))
+}
+
+// inPlace is an error unless the directory of the part files still has its name.
+func (t *Tree) inPlace() error {
+	if _, err := named(t.dir.r, t.part, t.parts); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(t.dir.path, filepath.Base(t.part)), reason(err))
+	}
+	return nil
 }
 
 // sync gives the part files their permissions and makes what they hold last, several at a time.
@@ -607,7 +657,7 @@ func (t *Tree) Abort() error {
 	}
 	t.state = gone
 	t.space.end()
-	err := errors.Join(t.open.close(), t.dir.wrap(t.dir.r.RemoveAll(t.part)))
+	err := errors.Join(t.open.close(), t.dir.wrap(removeDir(t.dir.r, t.part, t.parts)), t.parts.Close())
 	t.release(false)
 	if err != nil {
 		return err // the journal keeps its entry, for Sweep
@@ -616,7 +666,15 @@ func (t *Tree) Abort() error {
 }
 
 // Close ends the use of the files; those that were not committed are aborted.
-func (t *Tree) Close() error { return t.stage.close(t.Abort, t.open.close) }
+func (t *Tree) Close() error { return t.stage.close(t.Abort, t.closeFiles) }
+
+func (t *Tree) closeFiles() error {
+	err := t.open.close()
+	if t.parts != nil {
+		err = errors.Join(err, t.parts.Close())
+	}
+	return err
+}
 
 // release lets others land at the same paths. If nothing has landed, the directories that were made go again; otherwise they stay.
 func (t *Tree) release(landed bool) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -128,7 +129,9 @@ func TestAbortedTreeLeavesNothing(t *testing.T) {
 
 // Nothing is renamed before all is synced, and what cannot be synced leaves all old files.
 func TestTreeIsSyncedBeforeItIsRenamed(t *testing.T) {
-	defer func(s func(*os.File) error, m func(*os.Root, string, string) error) { syncFile, rename = s, m }(syncFile, rename)
+	defer func(s func(*os.File) error, m func(*os.Root, string, *os.Root, string) error) {
+		syncFile, rename = s, m
+	}(syncFile, rename)
 	var mu sync.Mutex // guards what follows
 	files, dirs, renames, bad := 0, 0, 0, false
 	syncFile = func(f *os.File) error {
@@ -143,11 +146,11 @@ func TestTreeIsSyncedBeforeItIsRenamed(t *testing.T) {
 		}
 		return nil
 	}
-	rename = func(root *os.Root, from, to string) error {
+	rename = func(from *os.Root, name string, to *os.Root, as string) error {
 		if renames++; files != len(model) || dirs < 1 {
-			t.Errorf("%s is put in its place after %d files and %d directories were synced", to, files, dirs)
+			t.Errorf("%s is put in its place after %d files and %d directories were synced", as, files, dirs)
 		}
-		return root.Rename(from, to)
+		return renameBetween(from, name, to, as)
 	}
 	r, dir := openRoots(t)
 	m := filepath.Join(dir, "m")
@@ -169,7 +172,9 @@ func TestTreeIsSyncedBeforeItIsRenamed(t *testing.T) {
 // Where the names go, and the directories that were made for them, is on the disk before the first file is renamed: what comes first on another
 // disk does not come first after a power cut.
 func TestTreeIsWrittenDownBeforeItIsRenamed(t *testing.T) {
-	defer func(s func(*os.File) error, m func(*os.Root, string, string) error) { syncFile, rename = s, m }(syncFile, rename)
+	defer func(s func(*os.File) error, m func(*os.Root, string, *os.Root, string) error) {
+		syncFile, rename = s, m
+	}(syncFile, rename)
 	state, dir := t.TempDir(), t.TempDir()
 	r := openAt(t, state, dir)
 	real := r.roots[0].real
@@ -191,11 +196,11 @@ func TestTreeIsWrittenDownBeforeItIsRenamed(t *testing.T) {
 		synced[rel] = true
 		return err
 	}
-	rename = func(root *os.Root, from, to string) error {
+	rename = func(from *os.Root, name string, to *os.Root, as string) error {
 		if !renamed {
 			for _, d := range []string{".", "new", "new/m", "new/m/sub", "new/m/.freshet.job-1.part", journalDir} {
 				if !synced[d] {
-					t.Errorf("%s is put in its place before the directory %s is synced", to, d)
+					t.Errorf("%s is put in its place before the directory %s is synced", as, d)
 				}
 			}
 			if !noted {
@@ -203,7 +208,7 @@ func TestTreeIsWrittenDownBeforeItIsRenamed(t *testing.T) {
 			}
 		}
 		renamed = true
-		return root.Rename(from, to)
+		return renameBetween(from, name, to, as)
 	}
 	m := filepath.Join(dir, "new", "m")
 	if err := begin(t, r, m).Commit(); err != nil {
@@ -214,7 +219,7 @@ func TestTreeIsWrittenDownBeforeItIsRenamed(t *testing.T) {
 
 // Killed while the files land they are removed; killed while they are put in their places they all get there.
 func TestSweepOfATree(t *testing.T) {
-	defer func(m func(*os.Root, string, string) error) { rename = m }(rename)
+	defer func(m func(*os.Root, string, *os.Root, string) error) { rename = m }(rename)
 	for _, tt := range []struct {
 		after int    // so many renames; -1: before it begins
 		gone  string // directory that is missing afterwards: its making was not on the disk, or somebody has removed it
@@ -233,7 +238,7 @@ func TestSweepOfATree(t *testing.T) {
 			}
 			if after >= 0 {
 				done := 0
-				rename = func(root *os.Root, from, to string) error {
+				rename = func(from *os.Root, name string, to *os.Root, as string) error {
 					if done == after {
 						r.state.Close() // it can neither write nor remove what it would
 						return syscall.EIO
@@ -241,10 +246,10 @@ func TestSweepOfATree(t *testing.T) {
 					if done++; done == len(model) {
 						defer r.state.Close()
 					}
-					return root.Rename(from, to)
+					return renameBetween(from, name, to, as)
 				}
 				tr.Commit()
-				rename = (*os.Root).Rename
+				rename = renameBetween
 			}
 			r.Close() // as if killed: nothing is aborted
 			if tt.gone != "" {
@@ -272,7 +277,7 @@ func TestSweepOfATree(t *testing.T) {
 // What cannot be put in its place after a crash keeps back nothing else, but for what is newer in the same directory: a later
 // start would put the older files over it.
 func TestSweepThatCannotEnd(t *testing.T) {
-	defer func(m func(*os.Root, string, string) error) { rename = m }(rename)
+	defer func(m func(*os.Root, string, *os.Root, string) error) { rename = m }(rename)
 	state, dir := t.TempDir(), t.TempDir()
 	r := openAt(t, state, dir)
 	m := filepath.Join(dir, "m")
@@ -283,12 +288,12 @@ func TestSweepThatCannotEnd(t *testing.T) {
 	if _, err := tr.WriteAt([]byte(modelBytes), 0); err != nil {
 		t.Fatal(err)
 	}
-	rename = func(*os.Root, string, string) error {
+	rename = func(*os.Root, string, *os.Root, string) error {
 		r.state.Close()
 		return syscall.EIO
 	}
 	tr.Commit()
-	rename = (*os.Root).Rename
+	rename = renameBetween
 	r.Close() // as if killed: nothing is aborted
 	path := filepath.Join(m, "config.json")
 	if err := os.Mkdir(path, 0o755); err != nil {
@@ -329,14 +334,14 @@ func TestSweepThatCannotEnd(t *testing.T) {
 
 // A file that cannot be renamed when others have been is told of.
 func TestTreeThatCannotBePutInItsPlace(t *testing.T) {
-	defer func(m func(*os.Root, string, string) error) { rename = m }(rename)
+	defer func(m func(*os.Root, string, *os.Root, string) error) { rename = m }(rename)
 	r, dir := openRoots(t)
 	m, done := filepath.Join(dir, "m"), 0
-	rename = func(root *os.Root, from, to string) error {
+	rename = func(from *os.Root, name string, to *os.Root, as string) error {
 		if done++; done == 2 {
 			return syscall.EIO
 		}
-		return root.Rename(from, to)
+		return renameBetween(from, name, to, as)
 	}
 	tr := begin(t, r, m)
 	wantError(t, tr.Commit(), "config.json", "1 of 4 files")
@@ -610,5 +615,142 @@ func TestTreeKeepsFiles(t *testing.T) {
 		os.WriteFile(filepath.Join(m, "shard-1"), []byte("theirs"), 0o644)
 		os.Chtimes(filepath.Join(m, "shard-1"), time.Now(), time.Now().Add(time.Second))
 		wantError(t, tr.Commit(), "shard-1", "replaced")
+	}
+}
+
+// theirs makes a file of somebody else below the root, named as a part file is. unharmed sees that nothing was done to it.
+func theirs(t *testing.T, root string) (file string, unharmed func()) {
+	t.Helper()
+	file = filepath.Join(root, "alice", "0")
+	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file, func() {
+		t.Helper()
+		now, err := os.Stat(file)
+		if err != nil || !os.SameFile(now, before) || now.Mode() != 0o600 {
+			t.Errorf("the file of another is not what it was: %v, %v", now, err)
+		}
+		wantFiles(t, filepath.Dir(file), map[string]string{"0": "secret"})
+	}
+}
+
+// replacements put something else in the place of a directory of part files, for which another's file would be taken.
+var replacements = map[string]func(t *testing.T, parts, file string){
+	"directory of links": func(t *testing.T, parts, file string) {
+		must(t, os.Rename(parts, parts+".away"), os.Mkdir(parts, 0o755))
+		for i := range model {
+			must(t, os.Symlink("../../alice/0", filepath.Join(parts, fmt.Sprint(i))))
+		}
+	},
+	"link to a directory": func(t *testing.T, parts, file string) {
+		must(t, os.Rename(parts, parts+".away"), os.Symlink("../alice", parts))
+	},
+	"directory of another": func(t *testing.T, parts, file string) {
+		must(t, os.Rename(parts, parts+".away"), os.Mkdir(parts, 0o755), os.Link(file, filepath.Join(parts, "0")))
+	},
+	"part files that are links": func(t *testing.T, parts, file string) {
+		for i := range model {
+			name := filepath.Join(parts, fmt.Sprint(i))
+			must(t, os.Remove(name), os.Symlink("../../alice/0", name))
+		}
+	},
+	"part files that are others": func(t *testing.T, parts, file string) {
+		for i := range model {
+			name := filepath.Join(parts, fmt.Sprint(i))
+			must(t, os.Remove(name), os.Link(file, name))
+		}
+	},
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whoever may write in the directory where a tree lands has nothing done to the files of others by putting them in the place of part files: neither
+// before the first of them is written nor when all are.
+func TestPartFilesAreReplaced(t *testing.T) {
+	for name, replace := range replacements {
+		for _, written := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " written ", written), func(t *testing.T) {
+				r, dir := openRoots(t)
+				file, unharmed := theirs(t, dir)
+				m := filepath.Join(dir, "m")
+				tr, err := r.CreateTree("job-1", m, "s", model)
+				must(t, err)
+				defer tr.Close()
+				if written {
+					_, err := tr.WriteAt([]byte(modelBytes), 0)
+					must(t, err)
+				}
+				replace(t, filepath.Join(m, ".freshet.job-1.part"), file)
+				if !written {
+					tr.WriteAt([]byte(modelBytes), 0)
+				}
+				unharmed()
+				wantError(t, tr.Commit(), m)
+				unharmed()
+				tr.Close()
+				unharmed()
+				if _, err := os.Stat(filepath.Join(m, ".freshet.job-1.part", "0")); strings.Contains(name, "directory") != (err == nil) {
+					t.Errorf("afterwards what was put there: %v", err)
+				}
+				for _, f := range model {
+					if _, err := os.Lstat(filepath.Join(m, f.Name)); !errors.Is(err, fs.ErrNotExist) {
+						t.Errorf("%s is there, or: %v", f.Name, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Nor while the files are put in their places, by Commit or by the next start: then they get there all the same.
+func TestPartFilesAreReplacedLate(t *testing.T) {
+	defer func(m func(*os.Root, string, *os.Root, string) error) { rename = m }(rename)
+	for _, name := range []string{"directory of links", "link to a directory", "directory of another"} {
+		for _, swept := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " swept ", swept), func(t *testing.T) {
+				state, dir := t.TempDir(), t.TempDir()
+				r := openAt(t, state, dir)
+				file, unharmed := theirs(t, dir)
+				m := filepath.Join(dir, "m")
+				tr := begin(t, r, m)
+				if swept {
+					rename = func(*os.Root, string, *os.Root, string) error {
+						r.state.Close()
+						return syscall.EIO
+					}
+					tr.Commit()
+					r.Close() // as if killed: nothing is aborted
+					r = openAt(t, state, dir)
+				}
+				replaced := false
+				rename = func(from *os.Root, part string, to *os.Root, as string) error {
+					if !replaced {
+						replacements[name](t, filepath.Join(m, ".freshet.job-1.part"), file)
+					}
+					replaced = true
+					return renameBetween(from, part, to, as)
+				}
+				if swept {
+					must(t, r.Sweep())
+				} else {
+					must(t, tr.Commit(), tr.Close())
+				}
+				unharmed()
+				wantFiles(t, m, whole)
+			})
+		}
 	}
 }
