@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -73,7 +74,7 @@ func TestTokens(t *testing.T) {
 	if e, _ := errors.AsType[*pki.OtherClusterError](err); e == nil {
 		t.Errorf("another cluster's hub: got %v", err)
 	}
-	if _, err := Join(ctx, JoinConfig{Hub: "127.0.0.1:1", Token: fresh, Name: "c"}); err == nil || !strings.Contains(err.Error(), "cannot reach the hub at 127.0.0.1:1: connection refused") {
+	if _, err := Join(ctx, JoinConfig{Hub: "127.0.0.1:1", Token: fresh, Name: "c"}); err == nil || !strings.Contains(err.Error(), "cannot reach the control plane at 127.0.0.1:1: connection refused; ") {
 		t.Errorf("no hub: got %v", err)
 	}
 	for name, f := range map[string]func() error{
@@ -361,9 +362,40 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Connect(ctx, Admin{Hub: "127.0.0.1:1", Credentials: admin.Credentials}, ClientOptions{}); err == nil || err.Error() != "cannot reach the hub at 127.0.0.1:1: connection refused" {
+	if _, err := Connect(ctx, Admin{Hub: "127.0.0.1:1", Credentials: admin.Credentials}, ClientOptions{}); err == nil || err.Error() != `cannot reach the control plane at 127.0.0.1:1: connection refused; is "freshet up" running there, and its port open?` {
 		t.Errorf("got %v", err)
 	}
+}
+
+// Who gives up a hub that does not answer says for how long it has tried.
+func TestSilentHub(t *testing.T) {
+	authority, err := pki.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds, err := authority.NewCredentials(pki.Node, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := pki.NewToken(authority.Fingerprint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		const want = `cannot reach the control plane at hub:7433: no answer within %v; is "freshet up" running there, and its port open?`
+		l := &link{hub: "hub:7433", creds: creds, dial: dial}
+		if _, err := l.attempt(t.Context()); fmt.Sprint(err) != fmt.Sprintf(want, dialWithin) {
+			t.Errorf("an agent: got %v", err)
+		}
+		_, err := Join(t.Context(), JoinConfig{Hub: "hub:7433", Token: token.Encode(), Name: "n1", Dial: dial})
+		if fmt.Sprint(err) != fmt.Sprintf(want, joinWithin+dialBack) {
+			t.Errorf("who joins: got %v", err)
+		}
+	})
 }
 
 // A node cannot make the hub dial one address after the other.

@@ -345,9 +345,10 @@ func (c *JoinConfig) ask(ctx context.Context, token pki.Token, body []byte) (a j
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
+	began := time.Now()
 	raw, err := dial(ctx, "tcp", c.Hub)
 	if err != nil {
-		return a, fmt.Errorf("cannot reach the hub at %s: %s", c.Hub, oneLine(cause(err)))
+		return a, unreached(c.Hub, err, began)
 	}
 	defer raw.Close()
 	stop := context.AfterFunc(ctx, func() { raw.Close() })

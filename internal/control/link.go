@@ -127,12 +127,13 @@ func (l *link) attempt(ctx context.Context) (_ net.Conn, err error) {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
+	began := time.Now()
 	raw, err := dial(ctx, "tcp", l.hub)
 	if err != nil {
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return nil, ctx.Err()
 		}
-		return nil, fmt.Errorf("cannot reach the hub at %s: %s", l.hub, oneLine(cause(err)))
+		return nil, unreached(l.hub, err, began)
 	}
 	t := tls.Client(raw, l.creds.ClientTLS(pki.Hub, pki.HubName, peer.ProtocolControl))
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
@@ -158,6 +159,11 @@ func (l *link) attempt(ctx context.Context) (_ net.Conn, err error) {
 		return nil, decodeError(e)
 	}
 	return nil, fmt.Errorf("hub at %s: it began with %q: is that a Freshet hub?", l.hub, peer.Printable(line, 60))
+}
+
+// unreached says that the hub, which was dialed when it began, is not there, and where to look.
+func unreached(hub string, err error, began time.Time) error {
+	return fmt.Errorf("cannot reach the control plane at %s: %s; is \"freshet up\" running there, and its port open?", hub, oneLine(cause(err, began)))
 }
 
 // readLine reads up to the first line feed and not a byte beyond.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -50,11 +51,12 @@ func (h *Hub) register(ctx context.Context, name string, body []byte) error {
 	if err := r.check(); err != nil {
 		return err
 	}
+	began := time.Now()
 	if err := h.reach(ctx, name, r.Addr); err != nil {
 		if ctx.Err() != nil {
 			return fail(ErrUnavailable, "the control plane is shutting down")
 		}
-		return fail(ErrUnreachable, "hub cannot reach %s at %s: %s; give --advertise an address that the other nodes can reach", name, r.Addr, oneLine(cause(err)))
+		return fail(ErrUnreachable, "hub cannot reach %s at %s: %s; give --advertise an address that the other nodes can reach", name, r.Addr, oneLine(cause(err, began)))
 	}
 	now := time.Now()
 	err := h.changeNode(ctx, name, func(rec *nodeRecord, n *node) { rec.Registration, rec.Seen = r, now })
@@ -123,9 +125,10 @@ func (h *Hub) reach(ctx context.Context, name, addr string) error {
 
 // cause is the part of a network error that a person needs: not the address
 // again, and no more of what answered there than whether it is of this cluster.
-func cause(err error) string {
+// began is when that network was first asked for something.
+func cause(err error, began time.Time) string {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) {
-		return "no answer within " + dialBack.String()
+		return fmt.Sprintf("no answer within %v", time.Since(began).Round(100*time.Millisecond))
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
