@@ -1,6 +1,7 @@
 package freshet_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -247,13 +248,17 @@ func TestBadSource(t *testing.T) {
 		t.Parallel()
 		const secret = "hunter2-do-not-show"
 		c.secret(secret)
-		for _, source := range []string{
-			"https://user:" + secret + "@example.com/model",
-			"https://example.com/model?X-Amz-Signature=" + secret,
-			"s3://user:" + secret + "@models/model",
+		for source, want := range map[string]string{
+			"https://user:" + secret + "@example.com/model":       "readable without a login",
+			"https://example.com/model?X-Amz-Signature=" + secret: "credentials of their own",
+			"s3://user:" + secret + "@models/model":               "credentials of their own",
 		} {
 			text := c.refused(t, freshet.Spec{Source: source, Dest: c.dest("secrets", "model")})
-			says(t, text, "record", "credentials of their own")
+			says(t, text, "record", want)
+			_, err := c.client.Check(t.Context(), nil, source)
+			if !errors.Is(err, freshet.ErrInvalid) || err.Error() != text {
+				t.Errorf("a check says %v, and a job %s", err, text)
+			}
 			if strings.Contains(text, secret) {
 				t.Errorf("%q repeats the secret", text)
 			}

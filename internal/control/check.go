@@ -129,6 +129,11 @@ func (c *NodeCheck) bound() {
 
 // check asks the selected nodes.
 func (h *Hub) check(ctx context.Context, r checkRequest) (Check, error) {
+	if r.Source != "" {
+		if err := checkSource(r.Source); err != nil { // as of a job
+			return Check{}, err
+		}
+	}
 	known := h.views()
 	out := Check{Registered: len(known)}
 	if len(known) == 0 {
@@ -202,7 +207,7 @@ func checkAll(ctx context.Context, nodes []CheckedNode, ask func(ctx context.Con
 }
 
 // Check lets the nodes that the selectors match, or all, look at themselves and
-// at each other, and at source if it is not empty.
+// at each other, and at source if it is not empty. ErrInvalid if no job could have that source; ErrNoSuchNode.
 func (c *Client) Check(ctx context.Context, nodes []string, source string) (Check, error) {
 	var out Check
 	err := c.call(ctx, "check", checkRequest{nodes, source}, &out, true)

@@ -84,6 +84,9 @@ func checkSource(source string) error {
 	if err != nil {
 		return fail(ErrInvalid, "source is not a URL: want s3://bucket/key, http(s)://… or file:///path")
 	}
+	if u.User != nil && (u.Scheme == "http" || u.Scheme == "https") {
+		return fail(ErrInvalid, "source holds a user name or password, which would stand in the job's record: sources over http(s) must be readable without a login; use s3:// or file:// for others")
+	}
 	if u.User != nil {
 		return fail(ErrInvalid, "source holds a user name or password, which would stand in the job's record: give the nodes credentials of their own instead")
 	}
