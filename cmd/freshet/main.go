@@ -26,6 +26,8 @@ import (
 	"sync"
 	"syscall"
 	"unicode"
+
+	"github.com/freshet/freshet"
 )
 
 // What the process ends with.
@@ -110,7 +112,7 @@ func code(err error) int {
 		fmt.Fprintln(os.Stderr, "freshet: "+oneLine(err.Error()))
 	}
 	switch _, usage := errors.AsType[usageError](err); {
-	case usage:
+	case usage, errors.Is(err, freshet.ErrInvalid):
 		return exitUsage
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
