@@ -108,7 +108,7 @@ func (w *worker) checkSource(ctx context.Context, source string) *control.Source
 		defer store.Close()
 		store = retry.New(hasty{store, time.Now()}, retry.Policy{Patience: reachWithin, Max: time.Second, OnRetry: w.noteRetry})
 		if (control.Spec{Source: source}).Several() {
-			if key, err = firstBelow(ctx, store, key); err != nil {
+			if key, err = firstBelow(ctx, store, key, 0); err != nil {
 				return err
 			}
 		}

@@ -45,7 +45,7 @@ func (w *worker) Probe(ctx context.Context, s control.ProbeStep) (found control.
 	return found, nil
 }
 
-// probeStore measures what the store of an object gives.
+// probeStore measures what the store of an object gives; of a prefix, by the first object below it that is large enough.
 func (w *worker) probeStore(ctx context.Context, source string) (rate unit.Bandwidth, read unit.Bytes, err error) {
 	store, key, err := w.open(ctx, source)
 	if err != nil {
@@ -53,6 +53,11 @@ func (w *worker) probeStore(ctx context.Context, source string) (rate unit.Bandw
 	}
 	defer store.Close()
 	store = retry.New(hasty{store, time.Now()}, retry.Policy{Patience: reachWithin, Max: time.Second, OnRetry: w.noteRetry})
+	if (control.Spec{Source: source}).Several() {
+		if key, err = firstBelow(ctx, store, key, probe.LeastObject); err != nil {
+			return 0, 0, err
+		}
+	}
 	o, err := store.Stat(ctx, key)
 	if err != nil {
 		return 0, 0, err

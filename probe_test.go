@@ -75,6 +75,12 @@ func TestProbe(t *testing.T) {
 		t.Errorf("the bound does not say from where it is known: %+v", a)
 	}
 
+	store.put(t, "several/config", data[:100])
+	store.put(t, "several/model", data)
+	p, err = c.client.Probe(ctx, []string{"n1"}, at(store.Endpoint, "several/"))
+	if err != nil || len(p.Nodes) != 1 || len(p.Nodes[0].Errors) != 0 || p.Nodes[0].Store <= 0 {
+		t.Errorf("of a prefix: got %+v, %v", p, err)
+	}
 	p, err = c.client.Probe(ctx, []string{"n1"}, at(store.Endpoint, "missing"))
 	if err != nil || len(p.Nodes) != 1 || len(p.Nodes[0].Errors) != 1 || p.Nodes[0].Store != 0 {
 		t.Errorf("of an object that is not there: got %+v, %v", p, err)

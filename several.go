@@ -105,12 +105,15 @@ func notOursBelow(top string, files control.Files) error {
 	return nil
 }
 
-// firstBelow is the key of an object below a prefix.
-func firstBelow(ctx context.Context, store objstore.Store, prefix string) (string, error) {
+// firstBelow is the key of an object below a prefix that has so many bytes.
+func firstBelow(ctx context.Context, store objstore.Store, prefix string, least unit.Bytes) (string, error) {
 	for e, err := range store.List(ctx, prefix) {
-		if err != nil || !strings.HasSuffix(e.Key, "/") {
+		if err != nil || !strings.HasSuffix(e.Key, "/") && e.Size >= least {
 			return e.Key, err
 		}
+	}
+	if least > 0 {
+		return "", fmt.Errorf("no object of %v or more lies below %s: %w", least, prefix, objstore.ErrNotExist)
 	}
 	return "", fmt.Errorf("nothing lies below %s: %w", prefix, objstore.ErrNotExist)
 }
@@ -122,7 +125,7 @@ func hint(ctx context.Context, store objstore.Store, key string, spec control.Sp
 	}
 	ctx, cancel := context.WithTimeout(ctx, hintWithin)
 	defer cancel()
-	if first, ferr := firstBelow(ctx, store, key+"/"); ferr != nil || first == "" {
+	if first, ferr := firstBelow(ctx, store, key+"/", 0); ferr != nil || first == "" {
 		return err
 	}
 	return fmt.Errorf("%w; but there are objects below it, which a slash at the end of the source means", err)

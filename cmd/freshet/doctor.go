@@ -54,7 +54,7 @@ to do about it. The exit code is 0 if nothing failed; warnings do not count.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&nodes, "nodes", nil, "`selectors` of the nodes to look at: names, globs, label=value (default: all)")
-	f.StringVar(&source, "source", "", "`URL` of an object that the nodes are to be able to read")
+	f.StringVar(&source, "source", "", "`URL` of an object or a prefix that the nodes are to be able to read")
 	jsonFlag(cmd, &asJSON)
 	o.clientFlags(cmd)
 	return cmd

@@ -56,7 +56,7 @@ runs on a node it is not probed, and a job that begins ends the probe.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&nodes, "nodes", nil, "`selectors` of the nodes to measure: names, globs, label=value (default: all)")
-	f.StringVar(&source, "source", "", "`URL` of an object of 4 MiB or more in the store that is to be measured")
+	f.StringVar(&source, "source", "", "`URL` of an object of 4 MiB or more, or of a prefix with one below, in the store that is to be measured")
 	jsonFlag(cmd, &asJSON)
 	o.clientFlags(cmd)
 	return cmd

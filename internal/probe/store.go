@@ -13,17 +13,19 @@ import (
 	"github.com/freshet/freshet/unit"
 )
 
+// LeastObject is the least that an object must have that is read: of a smaller one the time to the first byte would be measured.
+const LeastObject = 4 * unit.MiB
+
 const (
-	leastObject = 4 * unit.MiB // of a smaller one the time to the first byte would be measured
-	request     = 8 * unit.MiB // at most
-	mostRead    = 4 * unit.GiB
+	request  = 8 * unit.MiB // at most
+	mostRead = 4 * unit.GiB
 )
 
 // Store measures what a store gives: it reads o for Span, over as many connections as
 // a node of a job has at most, again from the beginning where it ends.
 func Store(ctx context.Context, store objstore.Store, o objstore.Object) (rate unit.Bandwidth, read unit.Bytes, err error) {
-	if o.Size < leastObject {
-		return 0, 0, fmt.Errorf("the object has %v: to measure with, want one of %v or more", o.Size, leastObject)
+	if o.Size < LeastObject {
+		return 0, 0, fmt.Errorf("the object has %v: to measure with, want one of %v or more", o.Size, LeastObject)
 	}
 	ctx, cancel := context.WithTimeout(ctx, Within)
 	ctx, end := context.WithCancelCause(ctx)
