@@ -112,6 +112,30 @@ func TestUnitsVerify(t *testing.T) {
 	}
 }
 
+// TestSetupWantsGo: a Go that is too old is refused in a line that says where to get another, and not by what it makes of the code.
+func TestSetupWantsGo(t *testing.T) {
+	for _, tt := range []struct{ prints, want string }{ // the programs' own words, and what of them is passed on
+		{"echo go1.19.8", "(go1.19.8)"},
+		{"echo 'go: go.mod requires go >= 1.26.0 (running go 1.22.1; GOTOOLCHAIN=local)' >&2; exit 1", "running go 1.22.1"},
+		{"echo go1.99.1", ""},
+		{"echo 'devel go1.99-0123abcd'", ""},
+		{"echo go2.0", ""},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\n"+tt.prints+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		cmd := exec.CommandContext(ctx, "../../scripts/setup", "build")
+		cmd.Env = append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"), "SSL_CERT_FILE=one") // so that nothing is installed
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if refused := tt.want != ""; refused != (err != nil) || !strings.Contains(string(out), tt.want) || refused != strings.Contains(string(out), "https://go.dev/dl/") {
+			t.Errorf("%s: got %v, %s", tt.prints, err, out)
+		}
+	}
+}
+
 // TestTellsSystemd sees that a node says when it is ready, and when it stops.
 func TestTellsSystemd(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
