@@ -17,8 +17,9 @@ import (
 )
 
 // TestReadmeClusterByHand types what the section of that name in the README
-// says, block by block into one shell, in the repository's root. Only the ports
-// are others, since somebody may have just such a cluster on this machine.
+// says, block by block, in the repository's root. Only the ports are others, since
+// somebody may have just such a cluster on this machine. The shell in which that begins
+// has a background job, and keeps it, its directory and its variables.
 func TestReadmeClusterByHand(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -33,10 +34,11 @@ func TestReadmeClusterByHand(t *testing.T) {
 	if len(blocks) < atLeast {
 		t.Fatalf("the section has %d blocks of commands, want %d or more: it was renamed, or its blocks do not begin with ```sh", len(blocks), atLeast)
 	}
-	script := "set -e\n"
+	script := "here=$PWD; sleep 1000 & mine=$!\n"
 	for i, b := range blocks {
 		script += fmt.Sprintf("echo '--- block %d'\n%s", i+1, b)
 	}
+	script += "echo '--- in the first shell again'\ntest \"$PWD\" = \"$here\"\ntest -z \"$AWS_ACCESS_KEY_ID$AWS_ENDPOINT_URL$FRESHET_STATE\"\nkill $mine\n"
 	for _, port := range []string{":9000", ":7433"} {
 		if !strings.Contains(script, "127.0.0.1"+port) {
 			t.Fatalf("the commands do not use port %s", port)
@@ -47,14 +49,15 @@ func TestReadmeClusterByHand(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	tmp := t.TempDir()
-	cmd := exec.CommandContext(ctx, "bash", "-c", script)
+	cmd := exec.CommandContext(ctx, "bash")
+	cmd.Stdin = strings.NewReader(script) // from a pipe, of which a shell takes a line at a time: the next are for the one that the line begins
 	cmd.Dir = root
 	for _, kv := range os.Environ() {
-		if k, _, _ := strings.Cut(kv, "="); !strings.HasPrefix(k, "AWS_") && !strings.HasPrefix(k, "FRESHET_") && !strings.HasPrefix(k, "MAKE") && k != "MFLAGS" {
+		if k, _, _ := strings.Cut(kv, "="); !strings.HasPrefix(k, "AWS_") && !strings.HasPrefix(k, "FRESHET_") && !strings.HasPrefix(k, "MAKE") && k != "MFLAGS" && k != "SHELLOPTS" {
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
-	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+	cmd.Env = append(cmd.Env, "TMPDIR="+tmp, "SHELLOPTS=errexit") // of each of the shells
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
