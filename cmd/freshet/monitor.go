@@ -23,8 +23,13 @@ func newMonitor(o *options) *cobra.Command {
 nothing else: its holder can neither submit jobs nor get a piece of an object. It
 writes ca.pem, monitor.pem and monitor.key to DIR, and prints a configuration for
 Prometheus with the nodes of the cluster as they are now. Every process serves
-/metrics on its one port, and /healthz and /livez, which need no certificate.`,
-		Example: `  freshet monitor --out /etc/prometheus/freshet >/etc/prometheus/freshet.yml
+/metrics on its one port, and /healthz and /livez, which need no certificate.
+
+Only who made the key can read it: give it to the user that Prometheus runs as. The
+job that is printed goes to those below scrape_configs in prometheus.yml; from
+Prometheus 2.43 on scrape_config_files there can name the file with it instead.`,
+		Example: `  freshet monitor --out /etc/prometheus/freshet >freshet.yml
+  chown prometheus /etc/prometheus/freshet/monitor.key
   curl --cacert ca.pem --cert monitor.pem --key monitor.key \
     --connect-to ::10.0.0.5:7433 https://metrics.freshet/metrics`,
 		Args: wantArgs(),
