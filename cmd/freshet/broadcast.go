@@ -41,8 +41,9 @@ func newBroadcast(o *options) *cobra.Command {
 those that --nodes selects, and shows how far each is. It succeeds when every node
 has all of it, verified.
 
-SOURCE  s3://bucket/key       with ?endpoint=URL, region=, profile=, path_style=, anonymous= if need be
-        https://host/path     a web server
+SOURCE  s3://bucket/key       with ?endpoint=URL, region=, profile=, path_style=, anonymous= if need be;
+                              "%", "?" and "#" in a key are written %25, %3F and %23
+        https://host/path     a web server, readable without a login
         file:///path          the path on each node: shared, or copies of the same size and time
         s3://bucket/prefix/   with a slash at the end: all objects below it, as one job
         file:///path/         likewise all files below a directory
@@ -59,12 +60,15 @@ faster.
 A node gets the object only if it may read SOURCE with its own credentials, and
 proves that to the others, unless --share-access says that all may have it.
 
-Nodes that already hold this version of the object fetch nothing. An older file
-at DEST stays as it is until the new one is whole and verified; of several files
-none is put in its place before all are. Ctrl-C cancels the job on all nodes;
---detach leaves it to itself.`,
+Nodes that have this version at DEST from an earlier job with the same SOURCE, and
+untouched since, fetch nothing. An older file at DEST stays as it is until the new
+one is whole and verified, and the new one gets its permissions; where there was
+none it has mode 0644, executable at the source or not, and is the agent's user's.
+Of several files none is put in its place before all are, and what else lies below
+DEST stays. Ctrl-C cancels the job on all nodes; --detach leaves it to itself, and
+exits with 0 once it is accepted.`,
 		Example: `  freshet broadcast s3://models/llama.bin /data/llama.bin
-  freshet broadcast s3://models/llama.bin /data/llama.bin --nodes 'gpu-*,site=east' --report out.html
+  freshet broadcast s3://models/llama.bin /data/llama.bin --nodes 'gpu-*,cpu-01' --report out.html
   freshet broadcast 's3://models/m?endpoint=http://10.0.0.9:9000' /data/m --json
   freshet broadcast s3://models/llama/ /data/llama
   freshet broadcast https://example.org/set.tar /data/set.tar --detach`,
@@ -82,7 +86,7 @@ none is put in its place before all are. Ctrl-C cancels the job on all nodes;
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&b.spec.Nodes, "nodes", nil, "`SELECTOR` of nodes: a name, a glob (gpu-*) or label=value; several with commas or repeated (default: all)")
+	f.StringSliceVar(&b.spec.Nodes, "nodes", nil, "`SELECTOR` of nodes: a name, a glob (gpu-*) or label=value; several with commas or repeated, to have all that one of them matches (default: all)")
 	f.StringVar(&b.spec.Algorithm, "algorithm", freshet.DefaultAlgorithm, "`one` of "+strings.Join(freshet.Algorithms, ", "))
 	f.Var(&b.spec.Piece, "piece", "size of a piece (default: by the object's size)")
 	f.IntVar(&b.spec.PerWork, "per-work", 0, "`number` of pieces in a work of steal or stream, the least that is stolen (default: one with stream, else by the sizes of object and swarm)")
@@ -93,7 +97,7 @@ none is put in its place before all are. Ctrl-C cancels the job on all nodes;
 	f.DurationVar(&b.timeout, "timeout", 0, "give up after this `time` (default: never)")
 	f.StringToStringVar(&b.carries, "declare", nil, "`WHAT=RATE` what is known of the network, for the bound that the job is held against: store (to all nodes together), site.NAME (into a site, but not the one that the store is in)")
 	f.BoolVar(&b.detach, "detach", false, "print the job's ID and leave it to itself")
-	f.BoolVar(&b.spec.Record, "keep-recording", false, "let the nodes record every piece, for more pictures in a later \"freshet job ID --report\"")
+	f.BoolVar(&b.spec.Record, "keep-recording", false, "let the nodes record every piece, for more pictures in a later \"freshet job ID --report\"; each node keeps its last 50")
 	f.StringVar(&b.record, "record", "", "write a recording of the job to this `file`, one event a line")
 	f.StringVar(&b.report, "report", "", "write a report with pictures to this HTML `file`")
 	jsonFlag(cmd, &b.asJSON)

@@ -100,7 +100,7 @@ with more of them if the job was recorded (--record, --report or
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&noWait, "no-wait", false, "tell how a running job stands, and do not follow it")
+	f.BoolVar(&noWait, "no-wait", false, "tell how a running job stands, and do not follow it; exits with 0")
 	f.StringVar(&recording, "record", "", "write the job's recording to this `file`")
 	f.StringVar(&html, "report", "", "write a report with pictures to this HTML `file`")
 	jsonFlag(cmd, &asJSON)

@@ -34,7 +34,7 @@ to each other: where the store is the narrow part the object leaves it once.
 A cluster is one machine with a control plane, and agents that join it:
 
   freshet up --root /data                                 # on one machine
-  freshet token                                           # there, too: prints a token
+  freshet token --uses N                                  # there, too: prints a token for N others
   freshet agent --join HOST:7433 --token T --root /data   # on each of the others
   freshet broadcast s3://bucket/model.bin /data/model.bin # from the first one
 

@@ -149,7 +149,8 @@ other commands need, to STATE/hub/admin.pem.
 
 The control plane holds who is in the cluster and which jobs there are. No data
 passes through it, and running jobs survive its death. An existing NATS cluster
-with JetStream can keep its records: --nats.
+with JetStream can keep its records: --nats. The authority stays in STATE, and there
+is one control plane at a time all the same: no other takes its place by itself.
 
 STATE is by default /var/lib/freshet/up for root and
 ~/.local/state/freshet/up for others (or up in $FRESHET_STATE). Without --root
@@ -183,7 +184,7 @@ jobs may write below STATE/../data.`,
 	f := cmd.Flags()
 	n.add(cmd)
 	f.BoolVar(&noAgent, "no-agent", false, "run the control plane alone; this machine takes no part in jobs")
-	f.StringVar(&n.config.NATS, "nats", "", "`URL` of an existing NATS cluster with JetStream that keeps the records (default: an embedded one)")
+	f.StringVar(&n.config.NATS, "nats", "", "`URL` of an existing NATS cluster with JetStream that keeps the records, of several servers with commas (default: an embedded one)")
 	f.StringVar(&n.config.NATSCreds, "nats-creds", "", "credentials `file` for it")
 	return cmd
 }
