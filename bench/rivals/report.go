@@ -170,14 +170,15 @@ func tightly(rs []bench.Result, system bench.Point, ratio string) bool {
 	return s.N > 0 && s.Median <= tight
 }
 
-// missing says which runs there are to be at this scale and are not there: a line a cell.
+// missing says which runs there are to be at this scale and are not there: a line a cell. A run of earlier settings is none.
 func missing(rs []bench.Result, s scale) string {
 	var b strings.Builder
+	earlier := superseded(rs)
 	for _, k := range kinds {
 		p := s.params(k)
 		have := func(name string) (n int) {
 			for _, r := range rs {
-				if r.Algorithm == name && r.Error == "" && maps.Equal(r.Params, p) {
+				if r.Algorithm == name && r.Error == "" && maps.Equal(r.Params, p) && !earlier(r) {
 					n++
 				}
 			}
@@ -543,7 +544,7 @@ time is cpu-bound, and counts neither as met nor as missed. Ratios are taken see
 
 Wanted are, in each cell, {{.Enough}} runs of {{.Best}} and of the three rivals that were the fastest with the first seed where the store is as
 wide, and one run of each of the others; on 32 nodes where the store is narrow none of the others, and with faster links one of all.
-{{with .Missing}}These lack, in brackets how many there are:
+{{with .Missing}}These lack, in brackets how many there are with the settings that are said below:
 
 {{.}}{{else}}All of them are there.
 {{end}}
