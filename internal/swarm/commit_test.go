@@ -3,7 +3,9 @@ package swarm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -49,7 +51,7 @@ func TestSlowDisksAreNoFault(t *testing.T) {
 
 // One that says that it has all, and is never done, keeps nobody who is.
 func TestWhoIsNeverDoneIsLeft(t *testing.T) {
-	swarmOf(t, 3, 4*unit.MiB, steal.NonSteal, func(b *bench) {
+	swarmOf(t, 3, 4*unit.MiB, steal.Stream, func(b *bench) {
 		ctx, cancel := context.WithCancel(b.t.Context())
 		wait := b.stranger(ctx, func(c *peer.Conn) {
 			select {
@@ -63,6 +65,9 @@ func TestWhoIsNeverDoneIsLeft(t *testing.T) {
 		cancel()
 		wait()
 		b.complete(BySource, 0, 1)
+		if slices.Max(b.took) >= time.Minute {
+			t.Errorf("they take %v: the test is none", b.took)
+		}
 	})
 }
 
@@ -102,6 +107,35 @@ func TestWhoStandsStillMayWaitForAnother(t *testing.T) {
 			t.Errorf("who has all: given up %v, left %v", n.neighbours[moving].dead, n.finished())
 		}
 		n.wg.Wait()
+	})
+}
+
+// Who is expelled for wrong bytes hears so, whatever else it may be expelled for.
+func TestWrongBytesHaveACode(t *testing.T) {
+	swarmOf(t, 2, unit.MiB, steal.Stream, func(b *bench) {
+		for why, want := range map[error]peer.Code{
+			fmt.Errorf("%w for piece 3", errWrongBytes):      peer.Misbehaved,
+			errors.New("has made no progress for two years"): peer.Other,
+		} {
+			c := b.configs[0]
+			c.Log = slog.New(slog.DiscardHandler)
+			n := newNode(c)
+			incoming, withdraw := b.ports[1].Offer("job")
+			conn, err := b.ports[0].Dial(b.t.Context(), "n1", "n1", "job")
+			if err != nil {
+				t.Fatal(err)
+			}
+			there := <-incoming
+			n.neighbours[1].link = &link{rank: 1, conn: conn, out: newOutbox(n.mostUnread())}
+			n.expel(1, why)
+			_, _, err = there.ReadFrame()
+			if refused, ok := errors.AsType[*peer.Refused](err); !ok || refused.Code != want {
+				t.Errorf("%v: hears %v, want %v", why, err, want)
+			}
+			there.Close()
+			n.wg.Wait()
+			withdraw()
+		}
 	})
 }
 
