@@ -113,6 +113,9 @@ func (s *Store) stat(ctx context.Context, key, span string) (objstore.Object, er
 	}
 	defer drain(reply, watch)
 	o := objstore.Object{Key: key, Version: validator(reply.Header)}
+	if err := httpwire.CheckVersion(o.Version); err != nil {
+		return objstore.Object{}, err
+	}
 	if t, err := http.ParseTime(reply.Header.Get("Last-Modified")); err == nil {
 		o.Modified = t
 	}

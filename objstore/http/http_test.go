@@ -202,6 +202,14 @@ func TestStatErrors(t *testing.T) {
 		{"teapot", func(w nethttp.ResponseWriter, r *nethttp.Request) { w.WriteHeader(418) }, nil, "418", false},
 		{"broken", func(w nethttp.ResponseWriter, r *nethttp.Request) { w.WriteHeader(500) }, nil, "500", true},
 		{"hung up", func(w nethttp.ResponseWriter, r *nethttp.Request) { panic(nethttp.ErrAbortHandler) }, nil, "", true},
+		{"long version", func(w nethttp.ResponseWriter, r *nethttp.Request) {
+			w.Header().Set("ETag", `"`+strings.Repeat("v", 2000)+`"`)
+			w.Header().Set("Content-Range", "bytes 0-0/5")
+			w.WriteHeader(206)
+		}, nil, "version", false},
+		{"long header", func(w nethttp.ResponseWriter, r *nethttp.Request) {
+			w.Header().Set("ETag", `"`+strings.Repeat("v", 100_000)+`"`)
+		}, nil, "header", true},
 		{"round and round", func(w nethttp.ResponseWriter, r *nethttp.Request) { nethttp.Redirect(w, r, "/", nethttp.StatusFound) }, nil, "redirects", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -258,6 +258,80 @@ func TestRefusalsAreShort(t *testing.T) {
 	}
 }
 
+// TestAnswersAreBounded: what a server says where it refuses nothing is kept as far as it can be of use, and not waited for longer than a body may
+// stand still.
+func TestAnswersAreBounded(t *testing.T) {
+	var sent atomic.Int64
+	flood := func(w http.ResponseWriter, r *http.Request, text string) {
+		for more := []byte(strings.Repeat(text, 1000)); r.Context().Err() == nil && sent.Load() < 256<<20; {
+			n, err := w.Write(more)
+			if sent.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}
+	entry := "<Contents><Key>" + strings.Repeat("k", 1000) + "</Key><ETag>e</ETag></Contents>"
+	for _, tt := range []struct {
+		name, what, want string
+		serve            http.HandlerFunc
+	}{
+		{"page without end", "list", "more than 16 MiB", func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "<ListBucketResult>")
+			flood(w, r, entry)
+		}},
+		{"name without end", "list", "more than 16 MiB", func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "<ListBucketResult><Contents><Key>")
+			flood(w, r, "k")
+		}},
+		{"page that stands still", "list", "", func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "<ListBucketResult>"+entry)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}},
+		{"answer to a put", "put", "more than 16 MiB", func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			io.WriteString(w, "<InitiateMultipartUploadResult><UploadId>")
+			flood(w, r, "u")
+		}},
+		{"header", "stat", "header", func(w http.ResponseWriter, r *http.Request) {
+			for i := range 1000 {
+				w.Header().Set(fmt.Sprintf("X-Amz-Meta-%d", i), strings.Repeat("x", 1000))
+			}
+			w.Header().Set("ETag", `"v"`)
+			w.Header().Set("Content-Length", "10")
+		}},
+		{"version", "stat", "version", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"`+strings.Repeat("v", 2000)+`"`)
+			w.Header().Set("Content-Length", "10")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			sent.Store(0)
+			c := crafted(t, tt.serve)
+			c.StallTimeout = 2 * time.Second
+			s := open(t, c)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			var err error
+			switch tt.what {
+			case "list":
+				for _, err = range s.List(ctx, "") {
+				}
+			case "put":
+				_, err = s.Put(ctx, "object", bytes.NewReader(make([]byte, 9<<20)), 9<<20)
+			case "stat":
+				_, err = s.Stat(ctx, "object")
+			}
+			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want an error before long that says %q", err, tt.want)
+			}
+			if sent.Load() > 64<<20 { // what the sockets take in is among it
+				t.Errorf("%d bytes were read", sent.Load())
+			}
+		})
+	}
+}
+
 // signedFor is the region in a request's signature.
 func signedFor(r *http.Request) string {
 	_, scope, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=key/")

@@ -28,6 +28,9 @@ func failed(ctx, watched context.Context, err error) error {
 	if err := context.Cause(watched); errors.Is(err, httpwire.ErrStalled) {
 		return err
 	}
+	if errors.Is(err, errLong) {
+		return objstore.Permanent(errLong)
+	}
 	var there *elsewhereError
 	if errors.As(err, &there) {
 		return fmt.Errorf("the bucket is not in region %s but in %s, and there: %w", there.asked, there.found, failed(ctx, watched, there.err))

@@ -212,10 +212,11 @@ func (u *upload) multipart(ctx context.Context) (err error) {
 				Bucket: &u.bucket, Key: &u.key, UploadId: started.UploadId, PartNumber: &number,
 				Body: body, ContentLength: aws.Int64(int64(len(u.buf))), ChecksumCRC64NVME: part.ChecksumCRC64NVME,
 			}, again)
-			if err == nil {
-				part.ETag = out.ETag
+			if err != nil {
+				return err
 			}
-			return err
+			part.ETag = out.ETag
+			return httpwire.CheckVersion(aws.ToString(out.ETag)) // all are kept until the last part is stored
 		})
 		if err != nil {
 			return fmt.Errorf("part %d: %w", number, err)

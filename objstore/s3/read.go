@@ -74,6 +74,9 @@ func (s *Store) stat(ctx context.Context, key string) (objstore.Object, error) {
 		Ranges:   aws.ToString(out.AcceptRanges) != "none",
 		Modified: aws.ToTime(out.LastModified),
 	}
+	if err := httpwire.CheckVersion(o.Version); err != nil {
+		return objstore.Object{}, err
+	}
 	o.Checksum, err = s.checksum(ctx, o, out)
 	return o, err
 }

@@ -211,14 +211,19 @@ func leaveEncoding(stack *middleware.Stack) error {
 }
 
 // terse cuts short what a server says about a refusal, all of which the SDK would
-// keep, however long it is and takes to come. It asks for what is not compressed.
+// keep, however long it is and takes to come. Of other replies, but for those that bring an object, it
+// refuses what is longer than any page of a listing. It asks for what is not compressed.
 type terse struct {
 	*http.Transport
 	stall time.Duration
 }
 
-// longestRefusal is far more than the XML of any error.
-const longestRefusal = 64 << 10
+const (
+	longestRefusal = 64 << 10 // far more than the XML of any error
+	longestAnswer  = 16 << 20 // more than that of a page of 1000 names of 1024 bytes each, as escaped as can be
+)
+
+var errLong = fmt.Errorf("the server's answer has more than %d MiB", longestAnswer>>20)
 
 func (t terse) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, watch := httpwire.NewWatch(r.Context(), t.stall)
@@ -230,9 +235,12 @@ func (t terse) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	b := &watched{reply.Body, reply.Body, watch}
-	if reply.StatusCode >= 300 {
+	switch {
+	case reply.StatusCode >= 300:
 		watch.Start()
 		b.Reader = &refusal{reply.Body, longestRefusal}
+	case r.Method != http.MethodGet || r.URL.Query().Has("list-type"):
+		b.Reader = &answer{reply.Body, longestAnswer, watch}
 	}
 	reply.Body = b
 	return reply, nil
@@ -262,6 +270,24 @@ func (r *refusal) Read(p []byte) (int, error) {
 	if r.left -= n; r.left == 0 || err != nil {
 		err = io.EOF
 	}
+	return n, err
+}
+
+// answer is a body of which all is kept: it fails where it is too long, or stands still.
+type answer struct {
+	body  io.Reader
+	left  int
+	watch *httpwire.Watch
+}
+
+func (a *answer) Read(p []byte) (int, error) {
+	if a.left == 0 {
+		return 0, errLong
+	}
+	a.watch.Start()
+	n, err := a.body.Read(p[:min(len(p), a.left)])
+	a.watch.Pause()
+	a.left -= n
 	return n, err
 }
 

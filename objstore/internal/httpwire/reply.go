@@ -70,6 +70,17 @@ func number(s string) (unit.Bytes, bool) {
 	return unit.Bytes(n), err == nil
 }
 
+// longestVersion is what the control plane takes, too. A version id of Amazon's has 32 letters, an ETag of most servers hardly more.
+const longestVersion = 1024
+
+// CheckVersion refuses a version that is longer than any is: it is kept for as long as a job lasts, for each of its objects.
+func CheckVersion(v string) error {
+	if len(v) > longestVersion {
+		return objstore.Permanent(fmt.Errorf("the server names a version of %d letters: want %d at most", len(v), longestVersion))
+	}
+	return nil
+}
+
 // RangeHeader asks for n > 0 bytes from off.
 func RangeHeader(off, n unit.Bytes) string {
 	return fmt.Sprintf("bytes=%d-%d", off, off+n-1)

@@ -39,6 +39,8 @@ const (
 
 	// One read of the kernel's buffer fills most of a 256 KiB block.
 	bufferSize = 128 << 10
+
+	longestHeader = 64 << 10 // of a reply, all its fields together; those of stores have some hundreds of bytes
 )
 
 // WithDefaults returns l with its zero fields filled in.
@@ -80,6 +82,7 @@ func Configure(t *http.Transport, dial DialFunc, l Limits) {
 	t.TLSHandshakeTimeout = dialing
 	t.ExpectContinueTimeout = time.Second
 	t.ResponseHeaderTimeout = l.WithDefaults().Header
+	t.MaxResponseHeaderBytes = longestHeader
 	t.ReadBufferSize = bufferSize
 	t.WriteBufferSize = bufferSize
 }
