@@ -40,6 +40,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/freshet/freshet/piece"
@@ -265,6 +266,11 @@ func (n *Node) Busy() bool { return len(n.list)+n.inHand > 0 }
 
 // Owner is the rank of the living node that a work is up to.
 func (n *Node) Owner(work int) int { return n.owner(work) }
+
+// Whose is the rank of the living node that a piece is up to. O(log works).
+func (n *Node) Whose(piece int) int {
+	return n.owner(sort.Search(len(n.works), func(w int) bool { return n.works[w].Hi > piece }))
+}
 
 // Work is the range of pieces of a work.
 func (n *Node) Work(work int) piece.Range { return n.works[work] }

@@ -581,3 +581,16 @@ func TestClaimsOfTheDeadArePassedOnAFewTimes(t *testing.T) {
 		t.Errorf("claims to %d works are passed on, want %d; the ledger has %v", told, mostPassed*works, n.Claims())
 	}
 }
+
+func TestWhose(t *testing.T) {
+	n := NewNode(0, 3, Divide(10, []int{0, 2}, 2), true) // works of two pieces and, the last of a share, of one
+	for p := range 10 {
+		want := 0
+		if p >= 5 {
+			want = 2
+		}
+		if got := n.Whose(p); got != want {
+			t.Errorf("piece %d is up to node %d, want %d", p, got, want)
+		}
+	}
+}

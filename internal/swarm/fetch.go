@@ -312,11 +312,14 @@ func (n *node) fetchEnd(ev evFetchEnd) {
 	n.fail(ev.err)
 }
 
-// relieved ends the reading of works of which others have got all that is left:
+// relieved ends the reading of works of which others have got all that is left, and of what nobody had:
 // it comes from them; and of what is in doubt no more.
 func (n *node) relieved() {
 	for _, f := range n.fetches {
 		if f.audit == comparing && !n.inDoubt(f.take) {
+			f.relieve(errRelieved)
+		}
+		if f.lost && !n.rescuing && !n.Object.Ranges { // whose stream it is gets on with it
 			f.relieve(errRelieved)
 		}
 		left := false
@@ -326,7 +329,7 @@ func (n *node) relieved() {
 				break
 			}
 		}
-		if left || len(f.works) == 0 {
+		if left || len(f.works) == 0 && !f.lost {
 			continue
 		}
 		for p := range f.take {

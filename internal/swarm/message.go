@@ -253,7 +253,8 @@ func (n *node) message(ev evMessage) error {
 func (n *node) announced(rank int, r piece.Range) {
 	if n.ex.Announced(rank, r) { // who only repeats itself makes no progress
 		nb := &n.neighbours[rank]
-		nb.moved, nb.gained, n.moved = n.now, n.now, n.now
-		nb.took, nb.imports, n.rescuing = false, false, false
+		nb.moved, nb.gained = n.now, n.now
+		nb.took, nb.imports = false, false
+		n.stirs(n.rescuing && n.readsOwn(rank, r))
 	}
 }

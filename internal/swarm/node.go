@@ -27,6 +27,7 @@ const (
 	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
 	dialEvery    = 5 * time.Millisecond   // handshakes take the processor: who makes all of them at once reads nothing meanwhile
 	stallAfter   = 30 * time.Second       // nothing came from anywhere: read what is missing ourselves
+	rescueAfter  = time.Second            // nothing came since, or only what others read so: read on
 	leaveAfter   = 2 * time.Minute        // we are done, and peers that are not make no progress; or we may not read the store, and nothing comes
 	auditAfter   = 15 * time.Second       // nothing came, or all is here, and pieces are in doubt that others should read again
 )
@@ -93,7 +94,7 @@ type node struct {
 	phase    int
 	moved    time.Time // when anything last came from anywhere
 	full     time.Time // when all was first here, and its digests known; zero: it has not been
-	rescuing bool      // nothing has come from peers since we began to read what they should have
+	rescuing bool      // nothing has come from peers since we began to read what they should have, or only what they have read so
 	resigned bool      // we have waited long enough for others to read again what is in doubt
 	verified string
 	commits  bool  // being committed
@@ -502,7 +503,7 @@ func (n *node) tick(ctx context.Context) {
 	}
 	n.backOff()
 	n.lagging()
-	if n.since(n.moved, n.quietAll) > stallAfter+2*n.turns.Takes() && !n.ex.Have().Full() && n.atStore() == 0 {
+	if n.standsStill() && !n.ex.Have().Full() && n.atStore() == 0 {
 		n.rescue(ctx)
 	}
 	n.convict()

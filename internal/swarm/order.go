@@ -20,6 +20,7 @@ type order struct {
 	take  map[int]bool // the pieces of it that are to be digested and, but for audits, written
 	audit auditing
 	twice bool  // others have them
+	lost  bool  // nobody had them, and they were not ours to read
 	gate  *gate // shut while it rests
 }
 
@@ -68,6 +69,7 @@ func (n *node) order() (o order, ok bool) {
 		}
 		if o, any := n.reserve(span); any {
 			o.works = works
+			n.rescuing = false
 			return o, true
 		}
 		for _, w := range works {
@@ -280,29 +282,89 @@ func (n *node) resign() {
 	}
 }
 
+// standsStill says whether the swarm does: nothing has come from anywhere for long. While some pieces are in nobody's hands, and nothing but such as
+// were read in the place of others has come since it was found to, it does so again at once. One that has held the object from before reads its own file, which takes nothing
+// from anybody, so it is the first to find out.
+func (n *node) standsStill() bool {
+	held := n.Members[n.Self].Held
+	patience := stallAfter
+	switch {
+	case n.rescuing && !n.ex.Covered() && held:
+		patience = 0
+	case n.rescuing && !n.ex.Covered():
+		patience = rescueAfter
+	case held:
+		patience = stallAfter / 2
+	}
+	return n.since(n.moved, n.quietAll) > patience+2*n.turns.Takes()
+}
+
+// readsOwn says whether a peer has read any of these pieces as it was to.
+func (n *node) readsOwn(rank int, r piece.Range) bool {
+	for p := r.Lo; p < r.Hi; p++ {
+		if e, known := n.man.Entry(p); known && e.Reader == rank && n.works.Whose(p) == rank {
+			return true
+		}
+	}
+	return false
+}
+
+// stirs notes that something has come from a peer. It ends a standstill, but if some pieces are in nobody's hands only if it is by one whose it is to read that.
+func (n *node) stirs(own bool) {
+	n.moved = n.now
+	n.rescuing = n.rescuing && !own && !n.ex.Covered()
+}
+
 // rescue reads one missing piece from the store, whoever should have: the
-// swarm stands still. Any node may do so at once, so each takes another. Until
+// swarm stands still. Pieces that nobody has come first, and behind a barrier nothing else would help. Any node may do so at once, so each takes
+// another, and where there are more nodes than such pieces not all begin together. Until
 // something comes from peers one piece follows the other.
 func (n *node) rescue(ctx context.Context) {
 	if n.Members[n.Self].blind() {
 		return
 	}
-	var missing []int
+	var lost, others []int
 	for r := range n.ex.Have().Missing() {
 		for p := r.Lo; p < r.Hi; p++ {
-			missing = append(missing, p)
+			if n.ex.Held(p) {
+				others = append(others, p)
+			} else {
+				lost = append(lost, p)
+			}
 		}
 	}
-	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
-	for _, p := range missing {
+	stream := !n.Object.Ranges && !n.Members[n.Self].Held // to get at a piece it reads all that is before it: so it goes on to the end, and one is enough
+	if k := len(lost); k > 0 && !n.Members[n.Self].Held {
+		if stream {
+			k = 1
+		}
+		if rand.IntN(len(n.Members)) >= k {
+			return // until the next tick
+		}
+	}
+	missing := lost
+	shuffle := func(ps []int) { rand.Shuffle(len(ps), func(i, j int) { ps[i], ps[j] = ps[j], ps[i] }) }
+	if !stream {
+		shuffle(lost)
+	}
+	if n.ex.Open() {
+		shuffle(others)
+		missing = append(missing, others...)
+	}
+	for i, p := range missing {
 		if !n.asm.drop(p) {
 			continue
 		}
 		n.sendCancels(n.ex.Abandon(p))
-		if o, any := n.reserve(piece.Range{Lo: p, Hi: p + 1}); any {
+		span := piece.Range{Lo: p, Hi: p + 1}
+		if stream && i < len(lost) {
+			span.Hi = n.Layout.Count()
+		}
+		if o, any := n.reserve(span); any {
 			if !n.rescuing {
 				n.Log.Warn("nothing arrives: reading from the store", "job", n.Job, "for", stallAfter)
 			}
+			o.lost = i < len(lost)
 			n.rescuing = true
 			n.start(ctx, o)
 			return

@@ -107,7 +107,8 @@ func (n *node) block(ev evBlock) {
 		n.ex.Discarded(rank, ev.piece, ev.block, n.now)
 		return
 	}
-	n.moved, n.neighbours[rank].moved, n.rescuing = n.now, n.now, false
+	n.neighbours[rank].moved = n.now
+	n.stirs(false)
 	if !n.asm.current(ev.piece, ev.outcome.of) { // the reader told us late, and what it is of was dropped before: if the piece is wanted again all of it has to come
 		n.ex.Discarded(rank, ev.piece, ev.block, n.now)
 		return
