@@ -25,6 +25,7 @@ type want struct {
 	left  int32   // blocks not yet here
 	free  int32   // of them, not asked for
 	alone bool    // to be asked of one peer at a time: blocks of several made a wrong piece
+	quit  int32   // the rank that last owed some of it and was let off, or nobody
 	asked []int32 // by block: the rank that owes it, nobody, or here
 	twice []owing // blocks that a second peer owes
 
@@ -140,7 +141,7 @@ func (s *State) pick(rank int) (Request, bool) {
 				continue
 			}
 			loose = true
-			if has.Has(int(w.piece)) && s.may(rank, int(w.piece)) && (best == nil || w.left < best.left || w.left == best.left && w.piece < best.piece) && !(w.alone && w.anyAsked()) {
+			if has.Has(int(w.piece)) && s.may(rank, int(w.piece)) && (best == nil || w.left < best.left || w.left == best.left && w.piece < best.piece) && !(w.alone && (w.anyAsked() || s.shuns(w, rank))) {
 				best = w
 			}
 		}
@@ -247,6 +248,16 @@ func (w *want) anyAsked() bool {
 	return slices.ContainsFunc(w.asked, func(rank int32) bool { return rank >= 0 })
 }
 
+// shuns says whether a peer is not to be asked for the rest of a piece that is to come from one: it did not give all of it before, and another that serves us has it. Who gives one wrong
+// block each time, and leaves the rest to others, would else never be found.
+func (s *State) shuns(w *want, rank int) bool {
+	i := int(w.piece)
+	return int(w.quit) == rank && slices.ContainsFunc(s.serving, func(k int32) bool {
+		p := &s.peers[k]
+		return int(k) != rank && !p.snubbed && p.has.Has(i) && s.may(int(k), i)
+	})
+}
+
 // owesAlone says whether a peer owes any of a piece that is asked of nobody else.
 func (s *State) owesAlone(rank int) bool {
 	return slices.ContainsFunc(s.wants, func(w *want) bool { return w.alone && slices.Contains(w.asked, int32(rank)) })
@@ -257,6 +268,7 @@ func (s *State) release(rank int) (freed []Ask) {
 	for _, w := range s.wants {
 		for b := range w.asked {
 			if w.untake(b, int32(rank)) {
+				w.quit = int32(rank)
 				freed = s.revoke(freed, rank, int(w.piece), b)
 			}
 		}
@@ -282,7 +294,7 @@ func (s *State) newWant(i, blocks int) *want {
 	} else {
 		w = new(want)
 	}
-	w.piece, w.alone = int32(i), false
+	w.piece, w.alone, w.quit = int32(i), false, nobody
 	w.begin(blocks)
 	s.place[i] = wanted(int32(len(s.wants)))
 	s.wants = append(s.wants, w)

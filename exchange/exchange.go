@@ -341,7 +341,7 @@ func (s *State) Lost(i int) {
 }
 
 // Spoiled notes that the blocks of piece i, from several peers, did not make
-// the piece: it is fetched again, from one peer only. It returns what to cancel.
+// the piece: it is fetched again, from one peer only, if that gives all of it. It returns what to cancel.
 func (s *State) Spoiled(i int) (cancel []Ask) {
 	w := s.want(i)
 	if w == nil {

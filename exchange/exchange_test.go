@@ -224,6 +224,39 @@ func TestSpoiledPieceComesFromOnePeer(t *testing.T) {
 	}
 }
 
+// Who lets go of a piece each time that it has given a block of it is not asked again for one that was spoiled, unless nobody else gives it.
+func TestWhoLetsGoIsNotAskedAgain(t *testing.T) {
+	const liar, other = 1, 2
+	s := state(3, 1, false)
+	s.Choked(other, true)
+	s.Announced(liar, piece.Range{Lo: 0, Hi: 1})
+	s.Announced(other, piece.Range{Lo: 0, Hi: 1})
+	asked := func(want int) {
+		t.Helper()
+		var got []Ask
+		for range 5 {
+			ask, _ := s.Asks(t0)
+			got = append(got, ask...)
+		}
+		if len(got) != 1 || got[0].Peer != want {
+			t.Fatalf("asks %v, want one of %d", got, want)
+		}
+	}
+	asked(liar)
+	s.Block(liar, 0, 0, t0)
+	s.Choked(liar, true)
+	s.Choked(other, false)
+	asked(other)
+	s.Choked(liar, false)
+	for range 20 {
+		s.Spoiled(0)
+		asked(other)
+	}
+	s.Spoiled(0)
+	s.Choked(other, true)
+	asked(liar)
+}
+
 // A peer that alone has a piece and gives nothing is found, though others give
 // all the while; one that gives now and then, or has others to serve, is not.
 func TestHoards(t *testing.T) {

@@ -102,8 +102,9 @@ func (a *assembly) giveUp(p, block int) {
 type outcome struct {
 	of    *partial // what the block is of; nil: of nothing
 	whole bool
-	sum   uint64 // the digest of the piece, if whole
-	from  []int  // by block, likewise
+	sum   uint64   // the digest of the piece, if whole
+	sums  []uint64 // by block, likewise
+	from  []int    // by block, likewise: who gave it
 }
 
 // arrived notes that a claimed block is on disk, with its digest.
@@ -132,7 +133,7 @@ func (a *assembly) arrived(rank, p, block int, sum uint64) outcome {
 			whole = join(whole, s)
 		}
 	}
-	return outcome{of: x, whole: true, sum: whole, from: x.from}
+	return outcome{of: x, whole: true, sum: whole, sums: x.sums, from: x.from}
 }
 
 // current says whether a piece is still being put together of that. It is not if it was dropped meanwhile, and perhaps begun anew.

@@ -58,6 +58,7 @@ type node struct {
 	whole    int             // objects of which none is
 	shaken   map[int]bool    // pieces whose digest changed while they were put together
 	suspects map[int]suspect // by piece that is being read again for that
+	mixed    map[int]medley  // by piece: what came of it when it last came wrong
 	looks    map[int]bool    // pieces that we read again ourselves, whoever else should: somebody says what nobody else does
 	words    map[int][]word  // by piece: what members have said of it besides what counts
 	alike    map[int][]int   // by piece that several have read: who has said the same

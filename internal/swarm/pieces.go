@@ -56,6 +56,7 @@ func (n *node) enter(from int, d digest) {
 // Our copy counts only if it has that digest; what is under way may be of the old one.
 func (n *node) replaced(p int) {
 	e, _ := n.man.Entry(p)
+	delete(n.mixed, p)
 	if n.asm.under(p) {
 		n.shaken[p] = true
 	}
@@ -132,6 +133,9 @@ func (n *node) block(ev evBlock) {
 	proved, _ := n.proof(ev.piece)
 	switch {
 	case ev.outcome.sum == e.Sum:
+		if n.reveals(ev.piece, ev.outcome) {
+			return
+		}
 		n.got(ev.piece, ev.outcome.sum, n.Members[most(ev.outcome.from)].Name)
 		if len(givers) == 1 && givers[0] == n.man.Said(ev.piece) { // word against word
 			n.dismiss(ev.piece)
@@ -150,8 +154,9 @@ func (n *node) block(ev evBlock) {
 		n.repeats(givers[0], ev.piece)
 	case len(givers) == 1: // it lies, or who said that this is the digest: the store knows, or others
 		n.suspect(ev.piece, suspect{rank: givers[0], sum: ev.outcome.sum, since: n.now})
-	default: // nobody knows who of several: next time it comes from one
+	default: // nobody knows who of several: next time it comes from one, and that tells
 		n.sendCancels(n.ex.Spoiled(ev.piece))
+		n.mix(ev.piece, ev.outcome)
 		n.fault(n.nameAll(givers), fmt.Sprintf("one of them sent wrong bytes for piece %d", ev.piece))
 	}
 }
@@ -183,6 +188,7 @@ func (n *node) got(p int, sum uint64, from string) {
 	n.countObjects(p, -1)
 	n.Counters.Verified.Add(1)
 	n.sums[p] = sum
+	delete(n.mixed, p)
 	n.sendCancels(n.ex.Got(p))
 	n.news = append(n.news, p)
 	if e, _ := n.man.Entry(p); e.Reader != n.Self {

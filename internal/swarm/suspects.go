@@ -19,6 +19,13 @@ type suspect struct {
 	since time.Time
 	asked bool // NoAccess: others, for the same piece
 	alone bool // likewise: nobody else had it
+	mixed bool // it has sent only some blocks of it, and sum is what the piece has without them: if that is right they are wrong
+}
+
+// medley is what several gave for a piece that came wrong. The blocks that differ when it comes right are the wrong ones.
+type medley struct {
+	sums []uint64 // by block
+	from []int    // by block: who gave it
 }
 
 // heardWithin is how long one that may not read the store waits for another word of a piece that came otherwise than it was told: who has
@@ -47,6 +54,44 @@ func (n *node) suspect(p int, s suspect) {
 	if !n.Members[n.Self].NoAccess {
 		n.wrong = append(n.wrong, p)
 	}
+}
+
+// mix keeps what came of a piece that several have given, until it comes right.
+func (n *node) mix(p int, o outcome) {
+	if n.mixed == nil {
+		n.mixed = map[int]medley{}
+	}
+	n.mixed[p] = medley{o.sums, o.from}
+}
+
+// reveals finds who gave a block of a piece otherwise, among several, than it has come now that it has its digest. Whether that is right the store knows, if the digests do not
+// prove it: then it says that the piece is to be read from there first. Who may not read the store blames nobody for what is not proved.
+func (n *node) reveals(p int, o outcome) (look bool) {
+	m := n.mixed[p]
+	delete(n.mixed, p)
+	rank := nobody
+	for b, sum := range m.sums {
+		if sum != o.sums[b] && !n.neighbours[m.from[b]].dead {
+			rank = m.from[b]
+			break
+		}
+	}
+	e, _ := n.man.Entry(p)
+	proved, _ := n.proof(p)
+	switch {
+	case rank == nobody:
+	case rank == e.Reader && n.man.Sure(p) && len(n.words[p]) == 0: // it has sent other bytes than it says itself
+		n.expel(rank, fmt.Errorf("%w for piece %d", errWrongBytes, p))
+	case n.neighbours[rank].deceivers[e.Reader]:
+		n.repeats(rank, p)
+	case proved:
+		n.ex.Withdrawn(rank, p)
+		n.blame(rank, p)
+	case !n.Members[n.Self].NoAccess:
+		n.suspect(p, suspect{rank: rank, sum: e.Sum, since: n.now, mixed: true})
+		return true
+	}
+	return false
 }
 
 // confirm ends a suspicion where another says what came, if we may not read the store: the piece is asked for again.
@@ -105,22 +150,13 @@ func (n *node) convict() {
 func (n *node) judge(p int, sum uint64) {
 	s, ok := n.suspects[p]
 	delete(n.suspects, p)
-	if !ok || s.sum == sum {
+	if !ok || (s.sum == sum) != s.mixed {
 		return
 	}
 	nb := &n.neighbours[s.rank]
 	n.ex.Withdrawn(s.rank, p)
-	switch {
-	case n.said(p, s):
-	case n.deceived(s.rank, p):
-		n.fault(n.Members[s.rank].Name, fmt.Sprintf("sent wrong bytes for piece %d, as another may have told it", p))
-		for q := range n.Layout.Count() {
-			if e, known := n.man.Entry(q); known && nb.deceivers[e.Reader] {
-				n.ex.Withdrawn(s.rank, q)
-			}
-		}
-	default:
-		n.expel(s.rank, fmt.Errorf("%w for piece %d", errWrongBytes, p))
+	if s.mixed || !n.said(p, s) {
+		n.blame(s.rank, p)
 	}
 	n.wrong = slices.DeleteFunc(n.wrong, func(q int) bool { // what else it sent so others may give
 		more, ok := n.suspects[q]
@@ -132,6 +168,20 @@ func (n *node) judge(p int, sum uint64) {
 		n.ex.Unreserve(q)
 		return true
 	})
+}
+
+// blame gives up who has a piece wrong, unless it may have been told so: then it is asked no more for what it may have been told likewise.
+func (n *node) blame(rank, p int) {
+	if !n.deceived(rank, p) {
+		n.expel(rank, fmt.Errorf("%w for piece %d", errWrongBytes, p))
+		return
+	}
+	n.fault(n.Members[rank].Name, fmt.Sprintf("sent wrong bytes for piece %d, as another may have told it", p))
+	for q := range n.Layout.Count() {
+		if e, known := n.man.Entry(q); known && n.neighbours[rank].deceivers[e.Reader] {
+			n.ex.Withdrawn(rank, q)
+		}
+	}
 }
 
 // repeats notes that a peer has given one more piece wrong of a reader that may have told it so: there is nothing to look up. It is given up if it has given that very

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -299,6 +300,140 @@ func TestWhoPassesOnALieIsNotTheLiar(t *testing.T) {
 			t.Errorf("%v left the store for an object of %v", got, b.object.Size)
 		}
 	})
+}
+
+// Of several who gave a piece that came wrong the one is found whose block differs when it has come right: at once where it has read the piece itself, else when the store has said
+// that this is right. If the store says something else it may be the one that is honest.
+func TestMixedPieceTellsWhoIsWrong(t *testing.T) {
+	const liar, honest, reader = 1, 2, 3
+	for _, tt := range []struct {
+		name   string
+		reader int
+		true   bool // what comes last is what the store has
+	}{
+		{"of another's reading", reader, true},
+		{"of its own reading", liar, true},
+		{"the reader lies", reader, false},
+	} {
+		swarmOf(t, 4, 2*unit.MiB, steal.Stream, func(b *bench) {
+			c := b.configs[0]
+			c.Log, c.Layout.Piece = slog.New(slog.DiscardHandler), unit.MiB
+			n := newNode(c)
+			right := n.algorithm(0).Update(0, b.data[:unit.MiB])
+			n.enter(tt.reader, digest{0, exchange.Entry{Sum: right, Reader: tt.reader}})
+			for _, rank := range []int{liar, honest} {
+				n.ex.Up(rank)
+				n.ex.Choked(rank, false)
+				n.announced(rank, piece.Range{Hi: 1})
+			}
+			gives := func(block, rank int, wrong uint64) {
+				n.ex.Asks(n.now)
+				n.asm.expect(rank, 0)
+				if !n.asm.claim(rank, 0, block) {
+					t.Fatalf("%s: block %d cannot be claimed", tt.name, block)
+				}
+				off, size := blockSpan(n.Layout, 0, block)
+				sum := n.algorithm(0).Update(0, b.data[off:off+int64(size)]) ^ wrong
+				n.block(evBlock{link: &link{rank: rank}, block: block, n: size, wanted: true, outcome: n.asm.arrived(rank, 0, block, sum)})
+			}
+			gives(0, liar, 1)
+			for block := 1; block < 4; block++ {
+				gives(block, honest, 0)
+			}
+			if n.neighbours[liar].dead || n.neighbours[honest].dead || n.ex.Have().Has(0) {
+				t.Fatalf("%s: somebody is given up already, or the piece is taken for right", tt.name)
+			}
+			for block := range 4 {
+				gives(block, honest, 0)
+			}
+			if tt.reader != liar {
+				o, ok := n.audit()
+				if !ok || o.audit != replacing || !o.take[0] {
+					t.Fatalf("%s: reads %v, %v", tt.name, o, ok)
+				}
+				was := right
+				if !tt.true {
+					was++
+				}
+				n.fetched(evFetched{piece: 0, sum: was, audit: o.audit})
+			}
+			nb := &n.neighbours[liar]
+			found := nb.dead || nb.deceivers[tt.reader] // until it gives something wrong of another's
+			if found != tt.true || nb.dead != (tt.reader == liar) || n.neighbours[honest].dead || n.neighbours[honest].deceivers != nil || !n.ex.Have().Has(0) {
+				t.Errorf("%s: found %v, given up %v; of the honest one %v; the piece is here: %v", tt.name, found, nb.dead, n.neighbours[honest].dead, n.ex.Have().Has(0))
+			}
+		})
+	}
+}
+
+// One that sends a wrong block of a piece and chokes, so that others send the rest, again and again, is given up, and nobody else.
+func TestSpoilerOfPiecesIsFound(t *testing.T) {
+	const liar = 3
+	for _, a := range []string{steal.Steal, steal.Stream} {
+		swarmOf(t, liar+1, 64*unit.MiB, a, func(b *bench) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			for i := range b.configs {
+				b.configs[i].Layout.Piece = unit.MiB
+				b.configs[i].Store = slow{b.store, unit.Bandwidth(8 * unit.MiB)}
+				b.configs[i].Members[liar].NoAccess = true // it has read nothing, and gives what others have
+			}
+			l := b.configs[0].Layout
+			var mu sync.Mutex // guards what follows, and what is said on them
+			var links []*peer.Conn
+			spoiled := 0
+			wait := b.stranger(ctx, func(c *peer.Conn) {
+				mu.Lock()
+				defer mu.Unlock()
+				links = append(links, c)
+				c.WriteFrame(kindUnchoke, nil)
+			}, func(c *peer.Conn, kind byte, payload []byte) {
+				mu.Lock()
+				defer mu.Unlock()
+				switch kind {
+				case kindHave:
+					for _, other := range links {
+						other.WriteFrame(kindHave, payload)
+					}
+				case kindRequest:
+					r, err := parseRequest(payload, l)
+					if err != nil {
+						t.Error(err)
+					}
+					for block := r.Lo; block < r.Hi; block++ {
+						off, size := blockSpan(l, r.Piece, block)
+						data := bytes.Clone(b.data[off : off+int64(size)])
+						if block == 0 {
+							data[0] ^= 1
+						}
+						c.WriteFrame(kindBlock, appendBlockHeader(nil, blockHeader{r.Piece, block}), data)
+						if block == 0 {
+							spoiled++
+							c.WriteFrame(kindChoke, nil)
+							c.WriteFrame(kindUnchoke, nil)
+							break
+						}
+					}
+				}
+			})
+			b.within(time.Hour)
+			b.run()
+			cancel()
+			wait()
+			b.complete(BySource, 0, 1, 2)
+			found := false
+			for i := range liar {
+				for _, f := range b.results[i].Faults {
+					if !strings.Contains(f.Node, nodeName(liar)) {
+						t.Errorf("%s: %s blames %v", a, nodeName(i), f)
+					}
+					found = found || f.Node == nodeName(liar) && strings.HasPrefix(f.Cause, "sent wrong bytes for piece") && !strings.Contains(f.Cause, "told")
+				}
+			}
+			if !found || spoiled == 0 {
+				t.Errorf("%s: of one that has spoiled %d pieces the others say: %s", a, spoiled, b.faultsOf(0)+b.faultsOf(1)+b.faultsOf(2))
+			}
+		})
+	}
 }
 
 // A store that cannot be read now ends nobody's part for what a peer has sent: the piece comes from others.
