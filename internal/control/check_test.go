@@ -16,7 +16,7 @@ func TestWhatNodesFindIsBounded(t *testing.T) {
 	h := newHub(t)
 	bad := joined(t, h, "n1", Registration{})
 	const escape = "\x1b]0;mine\a\n"
-	long := escape + strings.Repeat("x", 100_000)
+	long := escape + strings.Repeat("x", 10_000)
 	bad.found = NodeCheck{
 		Version: long, Congestion: long, Congestions: slices.Repeat([]string{long}, 40), State: long, Source: &SourceCheck{Error: long},
 		Roots: []RootCheck{{Dir: long, Error: long}}, Failures: slices.Repeat([]Fault{{Node: long, Cause: long}}, 10),

@@ -371,6 +371,9 @@ func (h *Hub) ask(ctx context.Context, node, verb string, body []byte, wait time
 	if err != nil {
 		return err
 	}
+	if len(m.Data) > maxUp {
+		return fmt.Errorf("answered with %d bytes, more than the %d that it may", len(m.Data), maxUp)
+	}
 	return answered(m, out)
 }
 

@@ -42,6 +42,7 @@ const MaxFiles = 10_000
 const (
 	maxPackedFiles   = 768 << 10 // on the wire, below what any NATS takes in a message
 	maxUnpackedFiles = 32 << 20
+	maxUnpackedFile  = 64 << 10 // one of them: a key of 4096 letters, of each of which JSON may make six, and the rest
 )
 
 // Sort puts f in order.
@@ -113,8 +114,10 @@ func (f *Files) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return err
 	}
-	*f = nil
-	return json.NewDecoder(io.LimitReader(z, maxUnpackedFiles)).Decode((*[]objstore.Object)(f))
+	if *f, err = elements[objstore.Object](io.LimitReader(z, maxUnpackedFiles), MaxFiles, maxUnpackedFile); err != nil {
+		return fmt.Errorf("list of files: %w", err)
+	}
+	return nil
 }
 
 // Several says whether the source is all that is below a prefix or a directory: it ends with a slash. A web server has no such thing.

@@ -2,17 +2,21 @@ package control
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/freshet/freshet/objstore"
@@ -345,5 +349,57 @@ func TestRecordOfAJobThatIsNotAnswered(t *testing.T) {
 				return err == nil && len(jobs) == want && !slices.ContainsFunc(jobs, func(j Job) bool { return j.State != Failed || j.Error != errRestarted })
 			})
 		})
+	}
+}
+
+// A member is asked what a source is before anything is known of it, and tells of its jobs every second. What it says is read as far as it can be true.
+func TestListsAreReadSoFar(t *testing.T) {
+	files := func(list string) func() error {
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		if _, err := io.WriteString(z, list); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := json.Marshal(map[string]any{"files": packed.Bytes()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() error { return answered(&nats.Msg{Data: answer}, new(Source)) }
+	}
+	beats := []byte(`{"jobs":[` + strings.Repeat("{},", maxUp/3-10) + `{}]}`)
+	var before, after runtime.MemStats
+	for name, read := range map[string]func() error{
+		"files":       files("[" + strings.Repeat("{},", maxUnpackedFiles/3-10) + "{}]"),
+		"a long name": files(`[{"key":"` + strings.Repeat("x", maxUnpackedFiles-100) + `"}]`),
+		"jobs":        func() error { return json.Unmarshal(beats, new(beat)) },
+	} {
+		runtime.ReadMemStats(&before)
+		err := read()
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; err == nil || got > 32<<20 {
+			t.Errorf("%s: %d MB, and %v, want less than 33 and an error", name, got>>20, err)
+		}
+	}
+	if err := json.Unmarshal([]byte(`{"jobs":null,"running":1}`), new(beat)); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{`{"jobs":7}`, `{"jobs":{}}`, `{"jobs":[7]}`} {
+		if json.Unmarshal([]byte(bad), new(beat)) == nil {
+			t.Errorf("%s passes for a beat", bad)
+		}
+	}
+}
+
+// Nor does a node's answer take more room than any has.
+func TestAnswersAreBounded(t *testing.T) {
+	h := newHub(t)
+	a := joined(t, h, "n1", Registration{})
+	a.found = NodeCheck{Version: strings.Repeat("x", maxUp)}
+	c, err := h.client(t, ClientOptions{}).Check(testContext(t), nil, "")
+	if err != nil || len(c.Nodes) != 1 || c.Nodes[0].Found != nil || !strings.Contains(c.Nodes[0].Error, "more than the 1048576") {
+		t.Errorf("got %+v, %v", c.Nodes, err)
 	}
 }
