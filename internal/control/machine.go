@@ -304,6 +304,9 @@ func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable b
 		again = m.job.Stopping == ""
 	}
 	s = bounded(s, m.job.Object.Size)
+	if s.State == Cancelled && m.job.Stopping == "" { // a word that only an admin can make true
+		s.State, s.Error = Failed, oneLine("agent reported that it was cancelled, and nobody has cancelled the job: "+cmp.Or(s.Error, "it gave no reason"))
+	}
 	s.Files = min(max(s.Files, 0), m.job.FileCount)
 	s.NoAccess = n.NoAccess                                                      // what it said when it was prepared
 	if n.Serving && (s.State == Running || n.State == Done && s.State != Done) { // overtaken, or what became of its serving
@@ -565,11 +568,8 @@ func (m *machine) end(now time.Time) {
 		}
 	}
 	switch {
-	case len(cancelled) > 0 && !m.expired:
+	case len(cancelled) > 0 && m.job.Stopping != "" && !m.expired:
 		m.job.State, m.job.Error = Cancelled, m.job.Stopping
-		if m.job.Error == "" {
-			m.job.Error = cmp.Or(cancelled[0].Error, "cancelled")
-		}
 	case len(failed)+len(cancelled) > 0:
 		bad := append(failed, cancelled...)
 		m.job.State, m.job.Error = Failed, bad[0].Name+": "+cmp.Or(bad[0].Error, "failed and gave no reason")

@@ -143,6 +143,13 @@ func TestMachine(t *testing.T) {
 			{11 * s, hasBeaten{"b", true}, "stop(b) running: a=cancelled b=running"},
 			{12 * s, ticked{}, "save cancelled: a=cancelled b=cancelled (cancelled)"},
 		}},
+		"one says that it was cancelled, and nobody has cancelled": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{2 * s, hasStatus{NodeStatus{Name: "a", State: Cancelled, Error: "by the operator"}}, "save running: a=failed b=running"},
+			{3 * s, status("b", Done), "save failed: a=failed b=done (a: agent reported that it was cancelled, and nobody has cancelled the job: by the operator)"},
+		}},
 		"cancelled when all was done": {up: up("a"), happens: []happening{
 			{0, begun{}, "prepare(a) preparing: a=preparing"},
 			{1 * s, ready("a"), "start(a) save running: a=running"},
