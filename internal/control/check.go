@@ -125,6 +125,12 @@ func (c *NodeCheck) bound() {
 	if c.Source != nil {
 		c.Source.Error = oneLine(c.Source.Error)
 	}
+	for len(c.Roots)+len(c.Failures) > 0 {
+		if b, err := json.Marshal(c); err == nil && len(b) <= maxSelf {
+			return
+		}
+		c.Roots, c.Failures = c.Roots[:len(c.Roots)/2], c.Failures[:len(c.Failures)/2]
+	}
 }
 
 // check asks the selected nodes.

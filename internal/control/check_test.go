@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,38 @@ func TestWhatNodesFindIsBounded(t *testing.T) {
 	}
 	if len(found.Failures) != 10 || len(found.Roots) != 1 || found.Source == nil || !strings.Contains(found.State, "mine") {
 		t.Errorf("what it said is gone: %.400s", b)
+	}
+}
+
+// TestWhatNodesSayOfThemselvesFits: an admin gets what all nodes say of themselves in one message, so none may say so much that there is
+// no room for the others. JSON makes six letters of some.
+func TestWhatNodesSayOfThemselvesFits(t *testing.T) {
+	long := strings.Repeat("<", maxDest)
+	for name, c := range map[string]struct {
+		r  Registration
+		ok bool
+	}{
+		"many roots":        {Registration{Roots: slices.Repeat([]string{"/srv/" + strings.Repeat("x", 200)}, 256)}, true},
+		"roots too long":    {Registration{Roots: slices.Repeat([]string{long}, 255)}, false},
+		"a few, of escapes": {Registration{Roots: slices.Repeat([]string{long}, 3)}, false},
+	} {
+		c.r.Addr = "h:1"
+		if err := c.r.check(); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v, want it to pass: %v", name, err, c.ok)
+		}
+	}
+	few := NodeCheck{Roots: []RootCheck{{Dir: "/a"}, {Dir: "/b"}}, Failures: []Fault{{Node: "n1"}}}
+	many := NodeCheck{
+		Version: long, Congestion: long, Congestions: slices.Repeat([]string{long}, 40), State: long, Source: &SourceCheck{Error: long},
+		Roots: slices.Repeat([]RootCheck{{Dir: long, Error: long}}, 300), Failures: slices.Repeat([]Fault{{Node: long, Cause: long}}, 30),
+	}
+	few.bound()
+	many.bound()
+	if len(few.Roots) != 2 || len(few.Failures) != 1 {
+		t.Errorf("of a few things it found are left %+v", few)
+	}
+	if b, err := json.Marshal(many); err != nil || len(b) > maxSelf || len(many.Roots) == 0 {
+		t.Errorf("of many are left %d bytes and %d roots (%v), want up to %d and some", len(b), len(many.Roots), err, maxSelf)
 	}
 }
 

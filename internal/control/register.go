@@ -98,6 +98,9 @@ func (r *Registration) check() error {
 		r.Roots[i] = peer.Printable(r.Roots[i], maxDest)
 	}
 	r.Version, r.Security = peer.Printable(r.Version, 64), peer.Printable(r.Security, 16)
+	if b, err := json.Marshal(r); err != nil || len(b) > maxSelf { // of a letter JSON may make six
+		return fail(ErrInvalid, "a registration with %d labels and %d roots has %d bytes, more than the %d that it may: have fewer of them, or shorter ones", len(r.Labels), len(r.Roots), len(b), maxSelf)
+	}
 	return nil
 }
 

@@ -53,6 +53,7 @@ const slowestDisk = 10 * unit.MBps
 const (
 	maxPayload = 8 << 20   // a record of 20,000 nodes
 	maxUp      = 1 << 20   // from a node, recordings included
+	maxSelf    = 64 << 10  // what a node says of itself in an answer to an admin, who gets those of all in one of maxPayload
 	maxChunk   = 512 << 10 // of a recording
 	maxLine    = 4 << 10   // CONNECT
 	maxHello   = 1 << 10   // the hub's first line
