@@ -63,9 +63,13 @@ random ones that it prints. It is no store for data that anybody would miss.`,
 			access, secret := s.Keys()
 			out := cmd.OutOrStdout()
 			if asJSON {
-				if err := printJSONLine(out, map[string]any{
-					"endpoint": s.Endpoint(), "access_key": access, "secret_key": secret, "region": c.Region, "dir": c.Dir, "pid": os.Getpid(),
-				}); err != nil {
+				ready := map[string]any{
+					"endpoint": s.Endpoint(), "access_key": access, "region": c.Region, "dir": c.Dir, "pid": os.Getpid(),
+				}
+				if !given { // who gave it has it
+					ready["secret_key"] = secret
+				}
+				if err := printJSONLine(out, ready); err != nil {
 					return errors.Join(err, s.Close())
 				}
 			} else {
