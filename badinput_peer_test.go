@@ -6,12 +6,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +24,7 @@ import (
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/internal/pki"
 	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -351,6 +355,93 @@ func TestOtherVersion(t *testing.T) {
 		ln.Close()
 		<-served
 	})
+}
+
+// TestLyingStat: what a source is, a node is asked when a job is submitted, and it may say what is not so. The others look themselves, and do not take
+// anything from anybody for an object with that checksum.
+func TestLyingStat(t *testing.T) {
+	t.Parallel()
+	c, s := newCluster(t, 2), newBucket(t)
+	data := random(14, 1<<20)
+	one, below := s.put(t, "key", data), s.put(t, "m/file", data)
+	below.Key = "file"
+	for name, lie := range map[string]func(*objstore.Object){
+		"checksum": func(o *objstore.Object) { o.Checksum.Value = piece.CRC64NVME.Encode(7) },
+		"none":     func(o *objstore.Object) { o.Checksum, o.Ranges = piece.Checksum{}, false },
+		"several":  func(o *objstore.Object) { o.Checksum = piece.Checksum{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, spec := control.Source{Object: one}, freshet.Spec{Source: at(s.Endpoint, "key"), Dest: c.dest(name)}
+			lie(&said.Object)
+			if name == "several" {
+				files := control.Files{below}
+				lie(&files[0])
+				said, spec.Source = control.Source{Object: files.Whole("m/"), Files: files}, at(s.Endpoint, "m/")
+			}
+			c.pretend(t, "a-"+name, liar{source: said})
+			spec.Nodes = []string{"n?", "a-" + name}
+			j := c.run(t, spec)
+			if j.State != freshet.Failed || j.SeenBy != "a-"+name {
+				t.Errorf("the job is %s, seen by %q", j.State, j.SeenBy)
+			}
+			for _, honest := range []string{"n0", "n1"} {
+				says(t, status(t, j, honest).Error, "a-"+name+", whose word the job was made from", "checksum CRC64NVME "+one.Checksum.Value)
+				if _, err := os.Lstat(on(j.Spec.Dest, honest)); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s has something: %v", honest, err)
+				}
+			}
+		})
+	}
+}
+
+// pretend has r play the part of a node of that name until the test ends.
+func (c *nodes) pretend(t *testing.T, name string, r control.Runner) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	token, err := pki.ParseToken(c.token(t, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds, err := control.Join(ctx, control.JoinConfig{Hub: c.first.Addr(), Token: token.Encode(), Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := peer.Listen("127.0.0.1:0", peer.Options{Credentials: creds, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	t.Cleanup(func() { stop(); wg.Wait() })
+	registered := make(chan struct{}, 100)
+	agent := control.Agent{
+		Hub: c.first.Addr(), Credentials: creds, Runner: r, Registration: control.Registration{Addr: port.Addr().String()},
+		Log: slog.New(slog.DiscardHandler), Registered: func() { registered <- struct{}{} },
+	}
+	for _, run := range []func(context.Context) error{port.Run, agent.Run} {
+		wg.Go(func() {
+			if err := run(runs); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	select {
+	case <-registered:
+	case <-ctx.Done():
+		t.Fatalf("%s did not register", name)
+	}
+}
+
+// liar is a node that says what is not so of a source, and then that it has it.
+type liar struct {
+	idle
+	source control.Source
+}
+
+func (l liar) Stat(context.Context, control.Spec) (control.Source, error) { return l.source, nil }
+func (liar) Run(_ context.Context, job control.Job, _ <-chan []string, _ func(control.NodeStatus)) (control.NodeStatus, account.Course) {
+	return control.NodeStatus{State: control.Done, Have: job.Object.Size}, account.Course{}
 }
 
 // idle is a node that takes part in jobs and does nothing.

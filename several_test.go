@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/freshet/freshet/internal/access"
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/fault"
@@ -117,6 +119,56 @@ func TestManyFilesInTime(t *testing.T) {
 			t.Errorf("got %d files, %v", len(s.Files), err)
 		}
 	})
+}
+
+// What a job says of one of its objects is looked at, too, by those as well that get a job in which access is shared; of so many that not all are looked at,
+// each node takes others.
+func TestWordOfOneNodeOnSeveral(t *testing.T) {
+	store, w := mem.New(), new(worker)
+	for i := range lookAgain {
+		store.Set(fmt.Sprintf("m/%05d", i), []byte{byte(i)})
+	}
+	job := control.Job{Spec: control.Spec{Source: "s3://b/m/"}, SeenBy: "n7"}
+	s, err := w.list(t.Context(), store, "m/", job.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(files control.Files, share bool) error {
+		job.Object, job.Files, job.Spec.ShareAccess, job.Challenge = files.Whole("m/"), files, share, access.Challenge{}
+		if !share {
+			job.Challenge = access.DrawFrom(files)
+		}
+		_, err := w.witnessAll(t.Context(), store, "m/", job)
+		return err
+	}
+	for _, share := range []bool{false, true} {
+		if err := look(s.Files, share); err != nil {
+			t.Errorf("what is so: %v", err)
+		}
+		for name, change := range wrongWords {
+			wrong := slices.Clone(s.Files)
+			change(&wrong[17])
+			if err := look(wrong, share); err == nil || !strings.Contains(err.Error(), wrong[17].Key+" of s3://b/m/: this node finds") {
+				t.Errorf("%s: %v, want an error that names the object", name, err)
+			}
+		}
+	}
+	for i := range 3 * lookAgain {
+		store.Set(fmt.Sprintf("m/x%05d", i), nil)
+	}
+	if s, err = w.list(t.Context(), store, "m/", job.Spec); err != nil {
+		t.Fatal(err)
+	}
+	wrongWords["no checksum"](&s.Files[len(s.Files)-1])
+	found := 0
+	for range 100 {
+		if look(s.Files, true) != nil {
+			found++
+		}
+	}
+	if found == 0 || found == 100 {
+		t.Errorf("one of %d objects, of which %d are looked at, was looked at %d times of 100", len(s.Files), lookAgain, found)
+	}
 }
 
 // The digest of many files is that of what sha256sum prints for them.

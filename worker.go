@@ -289,24 +289,44 @@ type kept struct {
 // has its own, on a shared file system or a copy, whose version another
 // cannot have pinned: size and time of change have to be the same.
 func (w *worker) source(ctx context.Context, store objstore.Store, key string, job control.Job) (objstore.Object, error) {
-	return w.own(ctx, store, key, job.Spec, job.Object, open.Redact(job.Spec.Source))
+	return w.own(ctx, store, key, job, job.Object, open.Redact(job.Spec.Source))
 }
 
-// own is an object as this node sees it, which is to be the pinned one.
-func (w *worker) own(ctx context.Context, store objstore.Store, key string, spec control.Spec, pinned objstore.Object, name string) (objstore.Object, error) {
-	o, err := stat(ctx, store, key, spec)
-	switch {
-	case err != nil:
+// own is an object as this node sees it, which is to be the pinned one. What was pinned is the word of one node, so all of it
+// is held against what this one sees: with a checksum of its own making, or as the only one that reads an object which has no ranges, that node
+// could have the others take anything for the object. Nodes that reach the same version see the same; a driver whose stores have no checksums sees none on any
+// node. What may differ without a lie is the answer of a cache before the store, which then is to be the same for all nodes.
+func (w *worker) own(ctx context.Context, store objstore.Store, key string, job control.Job, pinned objstore.Object, name string) (objstore.Object, error) {
+	o, err := stat(ctx, store, key, job.Spec)
+	if err != nil {
 		return o, err
-	case local(spec) && o.Size == pinned.Size && o.Modified.Equal(pinned.Modified):
-		return o, nil
-	case local(spec):
+	}
+	switch copied := local(job.Spec); {
+	case copied && (o.Size != pinned.Size || !o.Modified.Equal(pinned.Modified)):
 		return o, fmt.Errorf("%s on this node is not the file that another node has there (%v of %s, there %v of %s): put the same file on every node, with its time (rsync -t, cp -p), or on a file system that all share",
 			name, o.Size, o.Modified.UTC().Format(time.RFC3339Nano), pinned.Size, pinned.Modified.UTC().Format(time.RFC3339Nano))
-	case o.Size != pinned.Size || o.Version != pinned.Version:
+	case !copied && (o.Size != pinned.Size || o.Version != pinned.Version):
 		return o, fmt.Errorf("%s: %w", name, objstore.ErrChanged)
+	case o.Checksum != pinned.Checksum || o.Ranges != pinned.Ranges:
+		return o, fmt.Errorf("%s: this node finds %s, and %s, whose word the job was made from, says %s: broadcast again; if it is so then, too, that node lies, or what lies between nodes and store is not the same for all",
+			name, seen(o), cmp.Or(job.SeenBy, "the node"), seen(pinned))
 	}
 	return o, nil
+}
+
+// seen is what is seen of an object beside its size and version.
+func seen(o objstore.Object) string {
+	text := "no checksum"
+	if c := o.Checksum; c != (piece.Checksum{}) {
+		text = peer.Printable(fmt.Sprintf("checksum %s %s", c.Algorithm, c.Value), 100)
+		if c.Part > 0 {
+			text += fmt.Sprintf(" in parts of %v", c.Part)
+		}
+	}
+	if !o.Ranges {
+		text += " and no ranges"
+	}
+	return text
 }
 
 // local says whether a job's source is the path on each node.

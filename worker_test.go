@@ -13,6 +13,9 @@ import (
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/landing"
 	"github.com/freshet/freshet/internal/swarm"
+	"github.com/freshet/freshet/objstore"
+	"github.com/freshet/freshet/objstore/mem"
+	"github.com/freshet/freshet/piece"
 )
 
 // A file: source is each node's own: a copy of the same size and time will do,
@@ -56,6 +59,43 @@ func TestFileSourceOnAnotherNode(t *testing.T) {
 		if err == nil && own.Version == there.Version {
 			t.Errorf("the copy has the other node's version %q", own.Version)
 		}
+	}
+}
+
+// wrongWords are what one node may say of an object beside the truth, with its size and version as they are.
+var wrongWords = map[string]func(*objstore.Object){
+	"a checksum of something else": func(o *objstore.Object) { o.Checksum.Value = piece.CRC64NVME.Encode(1) },
+	"another kind of checksum": func(o *objstore.Object) {
+		o.Checksum = piece.Checksum{Algorithm: piece.CRC32C, Value: piece.CRC32C.Encode(1)}
+	},
+	"no checksum": func(o *objstore.Object) { o.Checksum = piece.Checksum{} },
+	"no ranges":   func(o *objstore.Object) { o.Ranges = false },
+}
+
+// What a job says of its object is the word of one node. Each other looks at the store itself before it believes any of it.
+func TestWordOfOneNode(t *testing.T) {
+	store, w := mem.New(), new(worker)
+	bare := mem.New(mem.Checksum("")) // of whose objects there is no checksum
+	job := control.Job{Spec: control.Spec{Source: "s3://b/k"}, SeenBy: "n7"}
+	look := func(store objstore.Store, o objstore.Object) error {
+		job.Object = o
+		_, err := w.source(t.Context(), store, "k", job)
+		return err
+	}
+	o, without := store.Set("k", []byte("data")), bare.Set("k", []byte("data"))
+	if err := errors.Join(look(store, o), look(bare, without)); err != nil {
+		t.Errorf("what is so: %v", err)
+	}
+	for name, change := range wrongWords {
+		wrong := o
+		change(&wrong)
+		if err := look(store, wrong); err == nil || !strings.Contains(err.Error(), "n7, whose word") || errors.Is(err, objstore.ErrChanged) {
+			t.Errorf("%s: %v, want an error that names n7", name, err)
+		}
+	}
+	without.Checksum = o.Checksum
+	if err := look(bare, without); err == nil || !strings.Contains(err.Error(), "finds no checksum") {
+		t.Errorf("a checksum where there is none: %v", err)
 	}
 }
 

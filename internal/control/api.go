@@ -208,7 +208,7 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	if !source.Pinned() && !spec.Unpinned && !isFile(spec.Source) {
 		return Job{}, fail(ErrRefused, "source %s has no validator (no ETag, no date), so a change during the job could not be noticed; accept that with --unpinned", shown(spec.Source))
 	}
-	job := Job{ID: newID(accepted), Spec: spec, Object: source.Object, FileCount: len(source.Files), Accepted: accepted.UTC()}
+	job := Job{ID: newID(accepted), Spec: spec, Object: source.Object, SeenBy: by, FileCount: len(source.Files), Accepted: accepted.UTC()}
 	switch {
 	case spec.ShareAccess:
 	case spec.Several():

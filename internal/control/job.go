@@ -52,6 +52,7 @@ type Job struct {
 	ID        string           `json:"id"`
 	Spec      Spec             `json:"spec"`
 	Object    objstore.Object  `json:"object"`               // the version pinned at the start; of several the whole
+	SeenBy    string           `json:"seen_by,omitempty"`    // the node whose word on the source that is
 	FileCount int              `json:"file_count,omitempty"` // of a job of several objects
 	Files     Files            `json:"files,omitempty"`      // what a node that prepares is told of them; Client.Files has them, too
 	Challenge access.Challenge `json:"challenge,omitzero"`   // what nodes prove their access with; none with Spec.ShareAccess
