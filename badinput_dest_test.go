@@ -1,9 +1,12 @@
 package freshet_test
 
 import (
+	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/freshet/freshet"
@@ -202,4 +205,36 @@ func TestStateIsNoObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	arrived(t, c.run(t, freshet.Spec{Source: source, Dest: c.dest("beside")}), data)
+}
+
+// TestDestinationLeadsElsewhereLater: who may write in a root cannot lead a job into a state directory after it was prepared.
+func TestDestinationLeadsElsewhereLater(t *testing.T) {
+	c, s := newCluster(t, 1), newBucket(t)
+	config := c.config(t, "n1")
+	config.Roots = []string{c.dir} // all states lie in it
+	c.start(t, config)
+	s.put(t, "key", random(15, 100<<10))
+	link := filepath.Join(c.root("n1"), "link")
+	if err := os.Mkdir(link, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	change := sync.OnceValue(func() error {
+		return errors.Join(os.Remove(link), os.Symlink(filepath.Join("..", "state"), link))
+	})
+	endpoint := s.behind(t, front{before: func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet { // it proves its access, having looked at the destination
+			if err := change(); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	}})
+	j := c.run(t, freshet.Spec{Source: at(endpoint, "key"), Dest: filepath.Join(link, "file"), Nodes: []string{"n1"}})
+	if j.State != freshet.Failed {
+		t.Errorf("the job is %s", j.State)
+	}
+	says(t, status(t, j, "n1").Error, filepath.Join(link, "file"), "state directory", "no job reads")
+	if err := os.Remove(link); err != nil {
+		t.Error(err)
+	}
 }

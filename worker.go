@@ -447,6 +447,9 @@ func (p *part) run(ctx context.Context) (err error) {
 		config.Members = append(config.Members, swarm.Member{Name: m.Name, Addr: m.Addr, Held: m.Held, NoAccess: m.NoAccess, Site: m.Site})
 	}
 	dest := p.dest(p.job.Spec)
+	if err := notOurs(dest); err != nil { // links may have changed since it was prepared
+		return err
+	}
 	switch held := p.job.Members[self].Held; {
 	case several && held:
 		t, err := p.roots.OpenTree(dest, p.job.Spec.Source, treeFiles(p.job))
