@@ -494,8 +494,7 @@ func (p *part) run(ctx context.Context) (err error) {
 	}
 	end, err := swarm.Run(ctx, config)
 	p.progress(end) // what came or was sent since it last said so
-	_, changed := errors.AsType[*landing.ChangedError](err)
-	if err != nil && (!end.Done || changed && p.job.Members[self].Held) { // once it is done, only others were waited for
+	if err != nil && (!end.Done || fails(err, p.job.Members[self].Held)) {
 		return plainly(err)
 	}
 	return plainly(p.digest(config.File))
@@ -550,6 +549,13 @@ func (p *part) progress(s swarm.Progress) {
 			}
 		}
 	})
+}
+
+// fails says whether an error undoes that a node is done. Others alone were waited for since, so all does not but this: its file is not the object. That is so if the disk gives
+// back something else than was checked; and if somebody has changed a file that was there beforehand. One that has landed is its owner's to change.
+func fails(err error, held bool) bool {
+	_, changed := errors.AsType[*landing.ChangedError](err)
+	return errors.Is(err, swarm.ErrHeldWrong) || changed && held
 }
 
 // heldWrong is the error of a file that was to be in its place before the job, and is not.

@@ -1,6 +1,7 @@
 package freshet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -112,5 +113,25 @@ func TestPlainly(t *testing.T) {
 	}
 	if err := plainly(nil); err != nil {
 		t.Errorf("got %v of nothing", err)
+	}
+}
+
+// A node that is done has failed after all where its file turns out not to be the object; not where others are lost, or where its owner changes what has landed.
+func TestFails(t *testing.T) {
+	back := fmt.Errorf("piece 3: %w: the disk does not give back what was written to it", swarm.ErrHeldWrong)
+	changed := fmt.Errorf("serve piece 3: %w", &landing.ChangedError{Path: "/data/model"})
+	for _, tt := range []struct {
+		err        error
+		held, want bool
+	}{
+		{back, false, true},
+		{back, true, true},
+		{changed, false, false},
+		{changed, true, true},
+		{context.Canceled, true, false},
+	} {
+		if got := fails(tt.err, tt.held); got != tt.want {
+			t.Errorf("%v, held %v: %v, want %v", tt.err, tt.held, got, tt.want)
+		}
 	}
 }
