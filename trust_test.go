@@ -207,6 +207,43 @@ func TestJoinServesNothingElse(t *testing.T) {
 	}
 }
 
+// TestHalfRequestsKeepNobodyOut: callers that begin a request and never end it, as many as there are places and more, keep nobody from asking whether
+// the process lives, nor from joining.
+func TestHalfRequestsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	hub := c.first.Addr()
+	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{peer.ProtocolHTTP}}
+	for i := range 300 {
+		half, err := tls.Dial("tcp", hub, conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer half.Close()
+		half.Write([]byte([]string{
+			"POST " + control.JoinPath + " HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n{",
+			"GET /livez HTTP/1.1\r\nHost: h\r\n",
+		}[i%2]))
+	}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: conf}}
+	for _, tt := range []struct {
+		method, path string
+		want         int
+	}{{"GET", "/livez", 200}, {"POST", control.JoinPath, 403}} {
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, "https://"+hub+tt.path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", tt.path, err)
+		}
+		if resp.Body.Close(); resp.StatusCode != tt.want {
+			t.Errorf("%s: got %d, want %d", tt.path, resp.StatusCode, tt.want)
+		}
+	}
+}
+
 // TestClockRunsFromAccepted: the time that a node is said to have had the
 // object after counts what came before it could begin, too.
 func TestClockRunsFromAccepted(t *testing.T) {

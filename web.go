@@ -35,7 +35,8 @@ const (
 //	GET  /livez    likewise: "ok" as long as the process answers at all
 //	GET  /metrics  with the certificate of a monitor or an admin
 type web struct {
-	hub     *control.Hub // nil: no control plane here
+	hub     *control.Hub      // nil: no control plane here
+	asked   func(c *tls.Conn) // a request is there
 	health  *health
 	revoked func(key string) bool // whether a certificate was withdrawn, or its node removed
 	metrics http.Handler
@@ -50,7 +51,7 @@ func (n *Node) web() *web {
 		p.Agent = &metrics.Agent{Swarm: &w.counters, Receive: w.receive, Send: w.send, Retries: w.retries.Load, Jobs: w.tally.counts}
 	}
 	revoked := func(key string) bool { return n.port.Revoked(key) || n.hub != nil && n.hub.Revoked(key) }
-	return &web{hub: n.hub, health: newHealth(n.Healthy), revoked: revoked, metrics: metrics.Handler(p)}
+	return &web{hub: n.hub, asked: n.port.Asked, health: newHealth(n.Healthy), revoked: revoked, metrics: metrics.Handler(p)}
 }
 
 // serve answers the one request of a connection.
@@ -62,6 +63,12 @@ func (s *web) serve(ctx context.Context, c *tls.Conn, who pki.Identity) {
 	if err != nil {
 		return
 	}
+	body, err := io.ReadAll(req.Body)                       // who sends half of it gets no further
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // which is that of one that is too long, and will not be understood
+		return
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	s.asked(c)
 	if req.URL.Path == control.JoinPath && s.hub != nil {
 		s.hub.AnswerJoin(ctx, c, req)
 		return

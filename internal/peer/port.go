@@ -63,14 +63,14 @@ type Port struct {
 	door       door
 	refusals   [refusalKinds]atomic.Int64
 
-	mu       sync.Mutex           // guards what follows
-	offers   map[string]*offer    // by job
-	security map[string]bool      // by node, with Trusted: whether its connections are plain
-	offered  chan struct{}        // closed and replaced at each new offer
-	revoked  map[string]bool      // keys of nodes that were removed from the cluster
-	open     map[*Conn]bool       // data connections that are not closed
-	placed   uint64               // the last number given to a connection by crowd
-	visits   map[pki.Identity]int // that go on, by who is there; all without a certificate as one
+	mu       sync.Mutex        // guards what follows
+	offers   map[string]*offer // by job
+	security map[string]bool   // by node, with Trusted: whether its connections are plain
+	offered  chan struct{}     // closed and replaced at each new offer
+	revoked  map[string]bool   // keys of nodes that were removed from the cluster
+	open     map[*Conn]bool    // data connections that are not closed
+	placed   uint64            // the last number given to a connection by crowd
+	visits   []*visit          // that go on, oldest first
 }
 
 // Why callers were refused.
@@ -136,7 +136,6 @@ func New(ln net.Listener, o Options) (*Port, error) {
 	p := &Port{
 		o: o, ln: ln, handlers: map[string]handler{},
 		handshakes: make(chan struct{}, maxHandshakes),
-		visits:     map[pki.Identity]int{},
 		security:   map[string]bool{}, offers: map[string]*offer{}, offered: make(chan struct{}), open: map[*Conn]bool{},
 	}
 	if o.Credentials != nil {
@@ -329,10 +328,10 @@ func (p *Port) serve(ctx context.Context, raw net.Conn, caller *caller) {
 	}
 	defer t.Close()
 	if !h.clientCert {
-		leave, err := p.visit(who, pki.PeerKey(cs))
+		leave, err := p.visit(t, who, pki.PeerKey(cs))
 		if err != nil {
 			p.refusals[refusedCrowd].Add(1)
-			log.Info("connection refused", "protocol", cs.NegotiatedProtocol, "who", who, "err", err)
+			log.Debug("connection refused", "protocol", cs.NegotiatedProtocol, "who", who, "err", err)
 			return
 		}
 		defer leave()
