@@ -388,11 +388,15 @@ func (p *part) update(change func(*control.NodeStatus)) {
 func (p *part) fail(ctx context.Context, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.status.State.Ended() && !errors.Is(err, swarm.ErrHeldWrong) { // done, and only the others were waited for
+	wrong := errors.Is(err, swarm.ErrHeldWrong)
+	if p.status.State.Ended() && !wrong { // done, and only the others were waited for
 		return
 	}
+	if p.status.State == control.Done {
+		p.status.Wrong, p.status.Verified, p.status.DoneS = true, "", 0
+	}
 	p.status.State, p.status.Error, p.status.Waiting = control.Failed, line(err), ""
-	if errors.Is(context.Cause(ctx), control.ErrCancelled) {
+	if errors.Is(context.Cause(ctx), control.ErrCancelled) && !p.status.Wrong {
 		p.status.State = control.Cancelled
 	}
 }

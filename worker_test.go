@@ -116,6 +116,19 @@ func TestPlainly(t *testing.T) {
 	}
 }
 
+// What has failed after it was done says so, for the control plane takes no other word on a file in its place.
+func TestFailedAfterAll(t *testing.T) {
+	p := &part{status: control.NodeStatus{State: control.Done, Verified: "source", DoneS: 3}}
+	p.fail(t.Context(), errors.New("n2 is lost"))
+	if p.status.State != control.Done || p.status.Wrong {
+		t.Errorf("lost another: %+v, want done", p.status)
+	}
+	p.fail(t.Context(), heldWrong(errors.New("a bad disk")))
+	if p.status.State != control.Failed || !p.status.Wrong || p.status.DoneS != 0 {
+		t.Errorf("its file is wrong: %+v, want failed", p.status)
+	}
+}
+
 // A node that is done has failed after all where its file turns out not to be the object; not where others are lost, or where its owner changes what has landed.
 func TestFails(t *testing.T) {
 	back := fmt.Errorf("piece 3: %w: the disk does not give back what was written to it", swarm.ErrHeldWrong)

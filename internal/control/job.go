@@ -149,6 +149,7 @@ type NodeStatus struct {
 	DoneS        float64    `json:"done_s,omitempty"`    // seconds from Accepted to the file in its place, by the node's clock
 	Waiting      string     `json:"waiting,omitempty"`   // what it waits for at this moment, in words
 	Faults       []Fault    `json:"faults,omitempty"`    // what it saw go wrong with others; the job may well succeed
+	Wrong        bool       `json:"wrong,omitempty"`     // failed after it was done: its file is not the object
 	Error        string     `json:"error,omitempty"`     // when failed: the cause and what to do, one line
 }
 

@@ -308,8 +308,8 @@ func (m *machine) report(now time.Time, s NodeStatus) (again, changed, durable b
 		s.State, s.Error = Failed, oneLine("agent reported that it was cancelled, and nobody has cancelled the job: "+cmp.Or(s.Error, "it gave no reason"))
 	}
 	s.Files = min(max(s.Files, 0), m.job.FileCount)
-	s.NoAccess = n.NoAccess                                                      // what it said when it was prepared
-	if n.Serving && (s.State == Running || n.State == Done && s.State != Done) { // overtaken, or what became of its serving
+	s.NoAccess = n.NoAccess                                                                  // what it said when it was prepared
+	if n.Serving && (s.State == Running || n.State == Done && s.State != Done && !s.Wrong) { // overtaken, or what became of its serving
 		keep := *n
 		keep.Serving = s.State == Running
 		s = keep
@@ -629,6 +629,7 @@ func bounded(s NodeStatus, size unit.Bytes) NodeStatus {
 		s.State, s.Error = Failed, fmt.Sprintf("agent reported a state %q that this control plane does not know", oneLine(string(s.State)))
 	}
 	s.Serving = s.Serving && (s.State == Done || s.State == Present)
+	s.Wrong = s.Wrong && s.State == Failed
 	if s.State == Failed && s.Error == "" {
 		s.Error = "failed and gave no reason"
 	}

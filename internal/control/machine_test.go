@@ -223,6 +223,14 @@ func TestMachine(t *testing.T) {
 			{5 * s, status("b", Done), "save running: a=done+serving b=done"},
 			{6 * s, failing("a", "late"), "save done: a=done b=done"},
 		}},
+		"done, and its file is not the object": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{2 * s, serving("a", Done), "save running: a=done+serving b=running"},
+			{3 * s, hasStatus{NodeStatus{Name: "a", State: Failed, Wrong: true, Error: "bad disk"}}, "save running: a=failed b=running"},
+			{4 * s, status("b", Done), "save failed: a=failed b=done (a: bad disk)"},
+		}},
 		"the control plane was stopped": {up: up("a", "b"), happens: []happening{
 			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
 			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
@@ -440,6 +448,7 @@ func TestSettle(t *testing.T) {
 	said := NodeStatus{State: Done, Serving: true, Have: 10, SentBytes: 5, Verified: "source", DoneS: 1}
 	for name, c := range map[string]struct{ last, final, want NodeStatus }{
 		"done stays done": {said, NodeStatus{State: Failed, Error: "agent was stopped", SentBytes: 7}, NodeStatus{State: Done, Have: 10, SentBytes: 7, Verified: "source", DoneS: 1}},
+		"done and wrong":  {said, NodeStatus{State: Failed, Wrong: true, Error: "no"}, NodeStatus{State: Failed, Wrong: true, Error: "no"}},
 		"final counters":  {said, NodeStatus{State: Done, Have: 10, SentBytes: 9, SHA256: "ab"}, NodeStatus{State: Done, Have: 10, SentBytes: 9, SHA256: "ab"}},
 		"held wrong":      {NodeStatus{State: Present, Serving: true}, NodeStatus{State: Failed, Error: "no"}, NodeStatus{State: Failed, Error: "no"}},
 		"running":         {NodeStatus{State: Running}, NodeStatus{State: Failed, Error: "no"}, NodeStatus{State: Failed, Error: "no"}},

@@ -245,10 +245,10 @@ func reported(last, s NodeStatus) (NodeStatus, bool) {
 }
 
 // settle is a part's last status: final, unless the node has said that it is
-// done. Whatever became of its giving to others, its file is in its place.
+// done. Whatever became of its giving to others, its file is in its place; but if that turned out to be wrong it is not done.
 func settle(last, final NodeStatus) NodeStatus {
 	final.Serving = false
-	if last.State != Done || final.State == Done {
+	if last.State != Done || final.State == Done || final.Wrong {
 		return final
 	}
 	last.Serving, last.Waiting = false, ""
@@ -263,7 +263,7 @@ func settle(last, final NodeStatus) NodeStatus {
 // ended it early if something did.
 func outcome(s NodeStatus, why error) NodeStatus {
 	s.Waiting = ""
-	if s.State == Done || s.State == Present {
+	if s.State == Done || s.State == Present || s.Wrong {
 		return s
 	}
 	if e, ok := errors.AsType[*stopped](why); ok {
