@@ -112,26 +112,43 @@ func TestUnitsVerify(t *testing.T) {
 	}
 }
 
-// TestSetupWantsGo: a Go that is too old is refused in a line that says where to get another, and not by what it makes of the code.
+// TestSetupWantsGo: a Go that is too old is refused in a line that says where to get another, and not by what it makes of the code. One that
+// fetches the version that is wanted does so when what it needs for that is installed; for one that cannot, nothing is.
 func TestSetupWantsGo(t *testing.T) {
-	for _, tt := range []struct{ prints, want string }{ // the programs' own words, and what of them is passed on
-		{"echo go1.19.8", "(go1.19.8)"},
-		{"echo 'go: go.mod requires go >= 1.26.0 (running go 1.22.1; GOTOOLCHAIN=local)' >&2; exit 1", "running go 1.22.1"},
-		{"echo go1.99.1", ""},
-		{"echo 'devel go1.99-0123abcd'", ""},
-		{"echo go2.0", ""},
+	for _, tt := range []struct {
+		version, env string // what "go version" and "go env GOVERSION" do, in the programs' own words
+		want         string // what of them is passed on; empty: it is not refused
+		installs     bool
+	}{
+		{"echo go version go1.19.8 linux/amd64", "echo go1.19.8", "go1.19.8", false},
+		{"echo go version go1.22.1 linux/amd64", "echo 'go: go.mod requires go >= 1.26.0 (running go 1.22.1; GOTOOLCHAIN=local)' >&2; exit 1", "running go 1.22.1", true},
+		{"echo go version go1.22.1 linux/amd64", "test -e installed || { echo x509: certificate signed by unknown authority >&2; exit 1; }; echo go1.99.1", "", true},
+		{"echo go version go1.22.1 linux/amd64", "echo go1.22.1", "(go1.22.1)", true},
+		{"echo go version go1.99.1 linux/amd64", "echo go1.99.1", "", true},
+		{"echo go version devel go1.99-0123abcd linux/amd64", "echo 'devel go1.99-0123abcd'", "", true},
+		{"echo go version go2.0 linux/amd64", "echo go2.0", "", true},
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\n"+tt.prints+"\n"), 0o755); err != nil {
-			t.Fatal(err)
+		for name, does := range map[string]string{
+			"go":      "case $1 in version) " + tt.version + ";; env) " + tt.env + ";; esac",
+			"cc":      "exit 1", // something that is missing
+			"id":      "echo 0",
+			"apt-get": "touch installed",
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\ncd '"+dir+"'\n"+does+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		cmd := exec.CommandContext(ctx, "../../scripts/setup", "build")
-		cmd.Env = append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"), "SSL_CERT_FILE=one") // so that nothing is installed
+		cmd := exec.CommandContext(ctx, "../../scripts/setup", "test")
+		cmd.Env = append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		cancel()
 		if refused := tt.want != ""; refused != (err != nil) || !strings.Contains(string(out), tt.want) || refused != strings.Contains(string(out), "https://go.dev/dl/") {
-			t.Errorf("%s: got %v, %s", tt.prints, err, out)
+			t.Errorf("%s: got %v, %s", tt.env, err, out)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "installed")); (err == nil) != tt.installs {
+			t.Errorf("%s: something was installed: %v, want %v", tt.version, err == nil, tt.installs)
 		}
 	}
 }
