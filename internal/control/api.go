@@ -169,7 +169,7 @@ func (h *Hub) call(ctx context.Context, verb string, m *nats.Msg) (any, error) {
 		}
 		return h.recording(ctx, r)
 	}
-	return nil, fail(ErrInvalid, "this control plane does not know the request %q: it runs another version of Freshet", oneLine(verb))
+	return nil, fail(ErrRefused, "this control plane does not know the request %q: it runs another version of Freshet", oneLine(verb))
 }
 
 // submit accepts a job: once it returns, the job's record is on disk.

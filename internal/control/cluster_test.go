@@ -149,6 +149,17 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// What only another version knows is refused. It is not said that it makes no sense: that is for command lines.
+func TestUnknownRequestsAreRefused(t *testing.T) {
+	_, ofAgent := new(member).call(t.Context(), "sing", nil)
+	_, ofHub := new(Hub).call(t.Context(), "sing", &nats.Msg{})
+	for _, err := range []error{ofAgent, ofHub} {
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), `"sing": it runs another version`) {
+			t.Errorf("got %v, want ErrRefused", err)
+		}
+	}
+}
+
 func TestCancelAndTimeout(t *testing.T) {
 	h := newHub(t)
 	agents := threeNodes(t, h)

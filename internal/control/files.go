@@ -68,15 +68,15 @@ func (f Files) Whole(prefix string) objstore.Object {
 // Check says whether f can be the files of a job: names that a file system takes and that do not stand in each other's way.
 func (f Files) Check() error {
 	if len(f) > MaxFiles {
-		return fail(ErrInvalid, "%d files are more than the %d that a job can have: name a prefix with fewer below it", len(f), MaxFiles)
+		return fail(ErrRefused, "%d files are more than the %d that a job can have: name a prefix with fewer below it", len(f), MaxFiles)
 	}
 	names, dirs := map[string]bool{}, map[string]string{}
 	for _, o := range f {
 		switch {
 		case !fs.ValidPath(o.Key) || o.Key == "." || strings.ContainsFunc(o.Key, unicode.IsControl) || len(o.Key) > maxSource:
-			return fail(ErrInvalid, "object %q cannot be a file of that name: rename it", peer.Printable(o.Key, 200))
+			return fail(ErrRefused, "object %q cannot be a file of that name: rename it", peer.Printable(o.Key, 200))
 		case names[o.Key]:
-			return fail(ErrInvalid, "object %q is there twice", peer.Printable(o.Key, 200))
+			return fail(ErrRefused, "object %q is there twice", peer.Printable(o.Key, 200))
 		case o.Size < 0 || len(o.Version) > 1024 || len(o.Checksum.Value) > 256:
 			return fail(nil, "what is said of object %q makes no sense (%d bytes, a version of %d letters)", peer.Printable(o.Key, 200), o.Size, len(o.Version))
 		}
@@ -87,7 +87,7 @@ func (f Files) Check() error {
 	}
 	for name := range names {
 		if other, both := dirs[name]; both {
-			return fail(ErrInvalid, "objects %q and %q cannot be files beside each other: one name would be a file and a directory", peer.Printable(name, 200), peer.Printable(other, 200))
+			return fail(ErrRefused, "objects %q and %q cannot be files beside each other: one name would be a file and a directory", peer.Printable(name, 200), peer.Printable(other, 200))
 		}
 	}
 	return nil
@@ -144,7 +144,7 @@ func (o Source) check(spec Spec) error {
 		return err
 	}
 	if packed, err := json.Marshal(o.Files); err != nil || len(packed) > maxPackedFiles {
-		return fail(ErrInvalid, "the list of the %d files is too long for a job (%d bytes): name a prefix with fewer below it", len(o.Files), len(packed))
+		return fail(ErrRefused, "the list of the %d files is too long for a job (%d bytes): name a prefix with fewer below it", len(o.Files), len(packed))
 	}
 	if whole := o.Files.Whole(o.Key); len(o.Files) == 0 || whole.Size < 0 || whole.Size != o.Size || whole.Version != o.Version || whole.Ranges != o.Ranges {
 		return fail(nil, "what it says of the %d objects makes no sense", len(o.Files))

@@ -69,8 +69,11 @@ func TestNamesOfFiles(t *testing.T) {
 		if (err == nil) != (tt.bad == "") || err != nil && !strings.Contains(err.Error(), tt.bad) {
 			t.Errorf("%q: %v, want %q", tt.names, err, tt.bad)
 		}
+		if err != nil && !errors.Is(err, ErrRefused) { // the command line is not what is wrong
+			t.Errorf("%q: %v is not ErrRefused", tt.names, err)
+		}
 	}
-	if err := make(Files, MaxFiles+1).Check(); err == nil || !strings.Contains(err.Error(), "10000") {
+	if err := make(Files, MaxFiles+1).Check(); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "10000") {
 		t.Errorf("too many: %v", err)
 	}
 }

@@ -107,7 +107,7 @@ func (m *member) call(ctx context.Context, verb string, body []byte) (any, error
 		}
 		return m.recording(c)
 	}
-	return nil, fail(ErrInvalid, "this agent does not know the request %q: it runs another version of Freshet", oneLine(verb))
+	return nil, fail(ErrRefused, "this agent does not know the request %q: it runs another version of Freshet", oneLine(verb))
 }
 
 var errLeaving = fail(ErrRefused, "the node is being stopped by its operator")

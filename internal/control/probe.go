@@ -235,7 +235,7 @@ func (h *Hub) probe(ctx context.Context, r probeRequest) (Probe, error) {
 	case len(sites) == 0:
 		return out, fail(ErrDown, "no selected node is up: %s %s", names[0], out.Nodes[0].Down+more(len(names)-1))
 	case len(sites) == 1 && r.Source == "":
-		return out, fail(ErrInvalid, "one node is up, and what its link carries takes two; what the store gives it could be measured (--source URL)")
+		return out, fail(ErrDown, "one node is up, and what its link carries takes two; what the store gives it could be measured (--source URL)")
 	case !h.probing.CompareAndSwap(false, true):
 		return out, fail(ErrConflict, "another probe is under way: wait until it has ended")
 	}
@@ -321,7 +321,7 @@ func (h *Hub) probeStep(ctx context.Context, parts map[string]*ProbeStep, place 
 
 // Probe measures what the networks of the nodes that the selectors match, or of all, carry, and with a source what its store gives
 // them. The nodes keep it for the bounds of later jobs. It takes some seconds, in which it fills the links. ErrConflict
-// while a job is there, or another probe is under way; ErrDown, ErrInvalid, ErrNoSuchNode.
+// while a job is there, or another probe is under way; ErrDown, also if one node is up and there is no source; ErrInvalid, ErrNoSuchNode.
 func (c *Client) Probe(ctx context.Context, nodes []string, source string) (Probe, error) {
 	var out Probe
 	err := c.call(ctx, "probe", probeRequest{nodes, source}, &out, false)

@@ -183,9 +183,9 @@ func TestJobsGoBeforeProbes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, sel := range [][]string{{"nobody"}, {"n1"}} {
-		if _, err := c.Probe(ctx, sel, ""); err == nil {
-			t.Errorf("of %v: got no error", sel)
+	for sel, want := range map[string]error{"nobody": ErrNoSuchNode, "n1": ErrDown} {
+		if _, err := c.Probe(ctx, []string{sel}, ""); !errors.Is(err, want) {
+			t.Errorf("of %v: got %v, want %v", sel, err, want)
 		}
 	}
 	if _, err := c.Probe(ctx, nil, "moon://x"); !errors.Is(err, ErrInvalid) {
