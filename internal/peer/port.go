@@ -331,7 +331,11 @@ func (p *Port) serve(ctx context.Context, raw net.Conn, caller *caller) {
 		leave, err := p.visit(t, who, pki.PeerKey(cs))
 		if err != nil {
 			p.refusals[refusedCrowd].Add(1)
-			log.Debug("connection refused", "protocol", cs.NegotiatedProtocol, "who", who, "err", err)
+			level := slog.LevelInfo
+			if who == (pki.Identity{}) { // anybody could fill the log
+				level = slog.LevelDebug
+			}
+			log.Log(ctx, level, "connection refused", "protocol", cs.NegotiatedProtocol, "who", who, "err", err)
 			return
 		}
 		defer leave()

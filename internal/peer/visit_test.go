@@ -110,8 +110,13 @@ func TestVisits(t *testing.T) {
 			t.Errorf("%s: %d connections were served at once, want %d", tt.who, served, tt.want)
 		}
 	}
-	if strings.Contains(log.String(), "refused") {
-		t.Errorf("who is refused fills the log:\n%.1000s", log.String())
+	if strings.Contains(log.String(), "without a certificate") {
+		t.Errorf("who shows no certificate fills the log:\n%.1000s", log.String())
+	}
+	for _, who := range []string{"removed", "greedy", "prometheus"} {
+		if !strings.Contains(log.String(), who) {
+			t.Errorf("that %s was refused is not in the log:\n%.1000s", who, log.String())
+		}
 	}
 	for _, c := range held {
 		c.Close()
