@@ -147,7 +147,7 @@ func (n *node) block(ev evBlock) {
 			n.ex.Withdrawn(rank, ev.piece)
 		}
 		n.sendCancels(n.ex.Abandon(ev.piece))
-	case len(givers) == 1 && n.man.Sure(ev.piece) && len(n.words[ev.piece]) == 0 && givers[0] == e.Reader: // it sends other bytes than it says itself
+	case len(givers) == 1 && n.alone(givers[0], ev.piece): // it sends other bytes than it says itself
 		n.sendCancels(n.ex.Spoiled(ev.piece))
 		n.expel(givers[0], fmt.Errorf("%w for piece %d", errWrongBytes, ev.piece))
 	case len(givers) == 1 && n.neighbours[givers[0]].deceivers[e.Reader]:

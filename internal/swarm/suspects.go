@@ -65,33 +65,48 @@ func (n *node) mix(p int, o outcome) {
 }
 
 // reveals finds who gave a block of a piece otherwise, among several, than it has come now that it has its digest. Whether that is right the store knows, if the digests do not
-// prove it: then it says that the piece is to be read from there first. Who may not read the store blames nobody for what is not proved.
+// prove it: then it says that the piece is to be read from there first, for one of them, unless that could convict nobody. Who may not read the store blames nobody for what is
+// not proved.
 func (n *node) reveals(p int, o outcome) (look bool) {
 	m := n.mixed[p]
 	delete(n.mixed, p)
-	rank := nobody
+	var wrong []int
 	for b, sum := range m.sums {
-		if sum != o.sums[b] && !n.neighbours[m.from[b]].dead {
-			rank = m.from[b]
-			break
+		if sum != o.sums[b] && !slices.Contains(wrong, m.from[b]) {
+			wrong = append(wrong, m.from[b])
 		}
 	}
 	e, _ := n.man.Entry(p)
 	proved, _ := n.proof(p)
-	switch {
-	case rank == nobody:
-	case rank == e.Reader && n.man.Sure(p) && len(n.words[p]) == 0: // it has sent other bytes than it says itself
-		n.expel(rank, fmt.Errorf("%w for piece %d", errWrongBytes, p))
-	case n.neighbours[rank].deceivers[e.Reader]:
-		n.repeats(rank, p)
-	case proved:
-		n.ex.Withdrawn(rank, p)
-		n.blame(rank, p)
-	case !n.Members[n.Self].NoAccess:
-		n.suspect(p, suspect{rank: rank, sum: e.Sum, since: n.now, mixed: true})
-		return true
+	for _, rank := range wrong {
+		told := slices.ContainsFunc(n.words[p], func(w word) bool { return !w.gave && w.from != rank && w.Sum != e.Sum })
+		switch {
+		case n.neighbours[rank].dead:
+		case told: // perhaps what it gave, and it does not know yet that this is wrong
+			n.ex.Withdrawn(rank, p)
+		case n.alone(rank, p): // it has sent other bytes than it says itself
+			n.expel(rank, fmt.Errorf("%w for piece %d", errWrongBytes, p))
+		case n.neighbours[rank].deceivers[e.Reader]:
+			n.repeats(rank, p)
+		case proved:
+			n.ex.Withdrawn(rank, p)
+			n.blame(rank, p)
+		case look || n.Members[n.Self].NoAccess:
+		case n.excused(p):
+			n.ex.Withdrawn(rank, p)
+		default:
+			n.suspect(p, suspect{rank: rank, sum: e.Sum, since: n.now, mixed: true})
+			look = true
+		}
 	}
-	return false
+	return look
+}
+
+// alone says whether what counts of a piece is what a member has said itself, and nobody else has said anything of it: then nobody can have told it otherwise
+// what it is. One that has read again what another had read may have had that wrong until then.
+func (n *node) alone(rank, p int) bool {
+	e, _ := n.man.Entry(p)
+	return e.Reader == rank && n.man.Sure(p) && len(n.words[p]) == 0 && len(n.alike[p]) == 0
 }
 
 // confirm ends a suspicion where another says what came, if we may not read the store: the piece is asked for again.
@@ -190,6 +205,7 @@ func (n *node) repeats(rank, p int) {
 	nb := &n.neighbours[rank]
 	n.ex.Withdrawn(rank, p)
 	n.sendCancels(n.ex.Abandon(p))
+	delete(n.mixed, p) // what it gave of it among others was that same copy
 	if nb.wrong[p] {
 		n.expel(rank, fmt.Errorf("%w for piece %d again", errWrongBytes, p))
 		return
@@ -211,7 +227,7 @@ func (n *node) said(p int, s suspect) bool {
 // it has given wrong, it lies itself. It takes nobody into account that has said nothing of the piece to us.
 func (n *node) deceived(rank, p int) bool {
 	e, _ := n.man.Entry(p)
-	if !n.man.Firsthand(p) || n.neighbours[e.Reader].dead {
+	if n.excused(p) {
 		return true
 	}
 	by := map[int]bool{e.Reader: true}
@@ -227,6 +243,12 @@ func (n *node) deceived(rank, p int) bool {
 	})
 	nb.deceivers = by
 	return len(by) > 0
+}
+
+// excused says whether whoever gives other bytes of a piece may have been told so by anybody: we have not heard what it is from the one that has read it, or that may be heard no more.
+func (n *node) excused(p int) bool {
+	e, _ := n.man.Entry(p)
+	return !n.man.Firsthand(p) || n.neighbours[e.Reader].dead
 }
 
 // acquit ends the suspicions that an order was to look into, and could not: nobody is given up, but those pieces come

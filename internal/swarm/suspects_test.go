@@ -302,6 +302,21 @@ func TestWhoPassesOnALieIsNotTheLiar(t *testing.T) {
 	})
 }
 
+// gives has a node get blocks of piece 0 from a peer, of other bytes than the source has if wrong is not zero.
+func (b *bench) gives(n *node, rank int, wrong uint64, blocks ...int) {
+	b.t.Helper()
+	for _, block := range blocks {
+		n.ex.Asks(n.now)
+		n.asm.expect(rank, 0)
+		if !n.asm.claim(rank, 0, block) {
+			b.t.Fatalf("block %d cannot be claimed", block)
+		}
+		off, size := blockSpan(n.Layout, 0, block)
+		sum := n.algorithm(0).Update(0, b.data[off:off+int64(size)]) ^ wrong
+		n.block(evBlock{link: &link{rank: rank}, block: block, n: size, wanted: true, outcome: n.asm.arrived(rank, 0, block, sum)})
+	}
+}
+
 // Of several who gave a piece that came wrong the one is found whose block differs when it has come right: at once where it has read the piece itself, else when the store has said
 // that this is right. If the store says something else it may be the one that is honest.
 func TestMixedPieceTellsWhoIsWrong(t *testing.T) {
@@ -326,16 +341,7 @@ func TestMixedPieceTellsWhoIsWrong(t *testing.T) {
 				n.ex.Choked(rank, false)
 				n.announced(rank, piece.Range{Hi: 1})
 			}
-			gives := func(block, rank int, wrong uint64) {
-				n.ex.Asks(n.now)
-				n.asm.expect(rank, 0)
-				if !n.asm.claim(rank, 0, block) {
-					t.Fatalf("%s: block %d cannot be claimed", tt.name, block)
-				}
-				off, size := blockSpan(n.Layout, 0, block)
-				sum := n.algorithm(0).Update(0, b.data[off:off+int64(size)]) ^ wrong
-				n.block(evBlock{link: &link{rank: rank}, block: block, n: size, wanted: true, outcome: n.asm.arrived(rank, 0, block, sum)})
-			}
+			gives := func(block, rank int, wrong uint64) { b.gives(n, rank, wrong, block) }
 			gives(0, liar, 1)
 			for block := 1; block < 4; block++ {
 				gives(block, honest, 0)
@@ -361,6 +367,126 @@ func TestMixedPieceTellsWhoIsWrong(t *testing.T) {
 			found := nb.dead || nb.deceivers[tt.reader] // until it gives something wrong of another's
 			if found != tt.true || nb.dead != (tt.reader == liar) || n.neighbours[honest].dead || n.neighbours[honest].deceivers != nil || !n.ex.Have().Has(0) {
 				t.Errorf("%s: found %v, given up %v; of the honest one %v; the piece is here: %v", tt.name, found, nb.dead, n.neighbours[honest].dead, n.ex.Have().Has(0))
+			}
+		})
+	}
+}
+
+// given is a node with four peers that have announced piece 0, of four blocks, whose digest it returns.
+func (b *bench) given() (n *node, right uint64) {
+	c := b.configs[0]
+	c.Log, c.Layout.Piece = slog.New(slog.DiscardHandler), unit.MiB
+	n = newNode(c)
+	for rank := 1; rank <= 4; rank++ {
+		n.ex.Up(rank)
+		n.ex.Choked(rank, false)
+		n.announced(rank, piece.Range{Hi: 1})
+	}
+	return n, n.algorithm(0).Update(0, b.data[:unit.MiB])
+}
+
+// Who gave wrong blocks of a piece and then reads that piece again itself, as the one that told us what it is may have told it otherwise, has sent nothing else than it says itself.
+func TestWhoAuditsWhatItGaveWrongIsNoLiar(t *testing.T) {
+	const victim, honest, liar = 1, 2, 3
+	for _, mixed := range []bool{true, false} {
+		swarmOf(t, 5, 2*unit.MiB, steal.Stream, func(b *bench) {
+			n, right := b.given()
+			n.enter(liar, digest{0, exchange.Entry{Sum: right, Reader: liar}})
+			b.gives(n, victim, 1, 0)
+			if mixed {
+				b.gives(n, honest, 0, 1, 2, 3)
+			}
+			if err := n.learn(victim, digest{0, exchange.Entry{Sum: right, Reader: victim, Term: exchange.MaxTerm}}); err != nil {
+				b.t.Fatal(err)
+			}
+			if mixed {
+				b.gives(n, honest, 0, 0, 1, 2, 3)
+			} else {
+				b.gives(n, victim, 0, 1, 2, 3)
+			}
+			o, ok := n.audit()
+			if !ok || !o.take[0] {
+				b.t.Fatalf("mixed %v: reads %v, %v", mixed, o, ok)
+			}
+			n.fetched(evFetched{piece: 0, sum: right, audit: o.audit})
+			if nb := &n.neighbours[victim]; nb.dead || !nb.deceivers[liar] || !n.ex.Have().Has(0) {
+				t.Errorf("mixed %v: given up %v; may have been told so by %v", mixed, nb.dead, nb.deceivers)
+			}
+		})
+	}
+}
+
+// Who gives its copy of a piece among others and then alone has given it wrong once, not again.
+func TestOneWrongCopyCountsOnce(t *testing.T) {
+	const victim, honest, liar = 1, 2, 3
+	swarmOf(t, 5, 2*unit.MiB, steal.Stream, func(b *bench) {
+		n, right := b.given()
+		n.enter(liar, digest{0, exchange.Entry{Sum: right, Reader: liar}})
+		n.neighbours[victim].deceivers = map[int]bool{liar: true}
+		b.gives(n, victim, 1, 0)
+		b.gives(n, honest, 0, 1, 2, 3)
+		b.gives(n, victim, 1, 0, 1, 2, 3)
+		b.gives(n, honest, 0, 0, 1, 2, 3)
+		if nb := &n.neighbours[victim]; nb.dead || !nb.wrong[0] || !n.ex.Have().Has(0) {
+			t.Errorf("given up %v; has given wrong %v; the piece is here: %v", nb.dead, nb.wrong, n.ex.Have().Has(0))
+		}
+	})
+}
+
+// Nobody is blamed, and nothing is read from the store, for blocks of a piece of which another has said something else, or whoever has read it is not heard: who gave
+// them may have been told so.
+func TestSpoiledPieceConvictsNobody(t *testing.T) {
+	const victim, honest, reader, other = 1, 2, 3, 4
+	for name, say := range map[string]func(n *node, right uint64){
+		"an audit has come out otherwise": func(n *node, right uint64) {
+			n.enter(reader, digest{0, exchange.Entry{Sum: 666, Reader: reader}})
+			n.enter(other, digest{0, exchange.Entry{Sum: right, Reader: other, Term: exchange.MaxTerm}})
+			n.announced(victim, piece.Range{Hi: 1}) // it has not heard that
+			n.announced(honest, piece.Range{Hi: 1})
+		},
+		"its reader is dead": func(n *node, right uint64) {
+			n.enter(reader, digest{0, exchange.Entry{Sum: right, Reader: reader}})
+			n.dead(reader, nil)
+		},
+		"hearsay": func(n *node, right uint64) {
+			n.enter(other, digest{0, exchange.Entry{Sum: right, Reader: reader}})
+		},
+	} {
+		swarmOf(t, 5, 2*unit.MiB, steal.Stream, func(b *bench) {
+			n, right := b.given()
+			say(n, right)
+			b.gives(n, victim, 1, 0)
+			b.gives(n, honest, 0, 1, 2, 3)
+			b.gives(n, honest, 0, 0, 1, 2, 3)
+			if len(n.wrong) > 0 || len(n.suspects) > 0 || !n.ex.Have().Has(0) {
+				t.Errorf("%s: to be read are %v; the piece is here: %v", name, n.wrong, n.ex.Have().Has(0))
+			}
+			if nb := &n.neighbours[victim]; nb.dead || nb.deceivers != nil || n.ex.Possesses(victim) > 0 {
+				t.Errorf("%s: given up %v; may have been told so by %v; what it has counts: %d", name, nb.dead, nb.deceivers, n.ex.Possesses(victim))
+			}
+		})
+	}
+}
+
+// Of two who spoil a piece neither shields the other.
+func TestAllWhoSpoilAPieceAreFound(t *testing.T) {
+	const known, honest, reader, fresh = 1, 2, 3, 4
+	for _, blocks := range [][]int{{0, 1}, {1, 0}} {
+		swarmOf(t, 5, 2*unit.MiB, steal.Stream, func(b *bench) {
+			n, right := b.given()
+			n.enter(reader, digest{0, exchange.Entry{Sum: right, Reader: reader}})
+			n.neighbours[known].deceivers = map[int]bool{reader: true}
+			b.gives(n, known, 1, blocks[0])
+			b.gives(n, fresh, 1, blocks[1])
+			b.gives(n, honest, 0, 2, 3)
+			b.gives(n, honest, 0, 0, 1, 2, 3)
+			o, ok := n.audit()
+			if !ok || !o.take[0] {
+				b.t.Fatalf("reads %v, %v", o, ok)
+			}
+			n.fetched(evFetched{piece: 0, sum: right, audit: o.audit})
+			if !n.neighbours[known].wrong[0] || !n.neighbours[fresh].deceivers[reader] || n.neighbours[honest].deceivers != nil || !n.ex.Have().Has(0) {
+				t.Errorf("blocks %v: found are %v and %v", blocks, n.neighbours[known].wrong, n.neighbours[fresh].deceivers)
 			}
 		})
 	}
