@@ -6,11 +6,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/fault"
 	"github.com/freshet/freshet/objstore/mem"
+	"github.com/freshet/freshet/objstore/retry"
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/unit"
 )
@@ -125,10 +129,10 @@ func TestManyFilesInTime(t *testing.T) {
 // each node takes others.
 func TestWordOfOneNodeOnSeveral(t *testing.T) {
 	store, w := mem.New(), new(worker)
-	for i := range lookAgain {
+	for i := range lookedAtByOne {
 		store.Set(fmt.Sprintf("m/%05d", i), []byte{byte(i)})
 	}
-	job := control.Job{Spec: control.Spec{Source: "s3://b/m/"}, SeenBy: "n7"}
+	job := control.Job{Spec: control.Spec{Source: "s3://b/m/"}, SeenBy: "n7", NodeCount: 8}
 	s, err := w.list(t.Context(), store, "m/", job.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +157,7 @@ func TestWordOfOneNodeOnSeveral(t *testing.T) {
 			}
 		}
 	}
-	for i := range 3 * lookAgain {
+	for i := range 3 * lookedAtByOne {
 		store.Set(fmt.Sprintf("m/x%05d", i), nil)
 	}
 	if s, err = w.list(t.Context(), store, "m/", job.Spec); err != nil {
@@ -167,8 +171,159 @@ func TestWordOfOneNodeOnSeveral(t *testing.T) {
 		}
 	}
 	if found == 0 || found == 100 {
-		t.Errorf("one of %d objects, of which %d are looked at, was looked at %d times of 100", len(s.Files), lookAgain, found)
+		t.Errorf("one of %d objects, of which %d are looked at, was looked at %d times of 100", len(s.Files), lookedAtByOne, found)
 	}
+}
+
+// many is a store with so many objects below m/, and a job of them.
+func many(t *testing.T, objects int, share bool) (*mem.Store, control.Job) {
+	t.Helper()
+	m := mem.New()
+	for i := range objects {
+		m.Set(fmt.Sprintf("m/%05d", i), []byte{byte(i)})
+	}
+	job := control.Job{Spec: control.Spec{Source: "s3://b/m/", ShareAccess: share}, SeenBy: "n7", NodeCount: 1}
+	s, err := new(worker).list(t.Context(), m, "m/", job.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job.Object, job.Files = s.Object, s.Files; !share {
+		job.Challenge = access.DrawFrom(s.Files)
+	}
+	return m, job
+}
+
+// What all nodes of a job look at together does not grow with their number, until it is one object each.
+func TestManyNodesLookAtFewEach(t *testing.T) {
+	for _, share := range []bool{false, true} {
+		m, job := many(t, 2*lookedAtByOne, share)
+		for _, tt := range []struct{ nodes, want int }{{0, 4}, {1, 64}, {16, 64}, {17, 60}, {300, 3}, {600, 1}, {1024, 1}, {10_000, 1}} {
+			job.NodeCount = tt.nodes
+			store := fault.New(m, fault.MustParse("stat -> delay 1ns"))
+			if _, err := new(worker).witnessAll(t.Context(), store, "m/", job); err != nil {
+				t.Error(err)
+			}
+			if got := len(store.Events()); got != tt.want {
+				t.Errorf("%d nodes, access shared %v: each looks at %d objects, want %d", tt.nodes, share, got, tt.want)
+			}
+		}
+	}
+}
+
+// inTurn is a store that takes one request after the other, as many as one prefix of Amazon's S3 takes in a second; what it is asked
+// to say of an object costs three, as with checksums of parts.
+type inTurn struct {
+	objstore.Store
+	mu   *sync.Mutex
+	free *time.Time
+}
+
+func (s inTurn) wait(ctx context.Context, requests time.Duration) error {
+	s.mu.Lock()
+	if now := time.Now(); s.free.Before(now) {
+		*s.free = now
+	}
+	*s.free = s.free.Add(requests * time.Second / 5500)
+	turn := time.Until(*s.free)
+	s.mu.Unlock()
+	select {
+	case <-time.After(turn):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s inTurn) Stat(ctx context.Context, key string) (objstore.Object, error) {
+	if err := s.wait(ctx, 3); err != nil {
+		return objstore.Object{}, err
+	}
+	return s.Store.Stat(ctx, key)
+}
+
+func (s inTurn) ReadRange(ctx context.Context, o objstore.Object, off, n unit.Bytes) (io.ReadCloser, error) {
+	if err := s.wait(ctx, 1); err != nil {
+		return nil, err
+	}
+	return s.Store.ReadRange(ctx, o, off, n)
+}
+
+// Hundreds of nodes look at what they were told of a job's objects in the time that they have to prepare, and all that they draw.
+func TestManyNodesLookInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, job := many(t, lookedAtByOne, false)
+		job.NodeCount = 500
+		store := inTurn{m, new(sync.Mutex), new(time.Time)}
+		var skipped atomic.Int64
+		w := &worker{log: slog.New(logged(func(slog.Record) { skipped.Add(1) }))}
+		var wg sync.WaitGroup
+		for range job.NodeCount {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 14*time.Second)
+				defer cancel()
+				if _, err := w.witnessAll(ctx, store, "m/", job); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := skipped.Load(); n > 0 {
+			t.Errorf("%d objects were drawn and not looked at", n)
+		}
+	})
+}
+
+// logged is told what is logged.
+type logged func(slog.Record)
+
+func (logged) Enabled(context.Context, slog.Level) bool { return true }
+func (l logged) Handle(_ context.Context, r slog.Record) error {
+	l(r)
+	return nil
+}
+func (l logged) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l logged) WithGroup(string) slog.Handler      { return l }
+
+// A node that the store keeps from looking again takes part as it did before it looked, unless nothing else shows that it may read.
+// What it has seen it goes by.
+func TestStoreRefusesToBeLookedAt(t *testing.T) {
+	for _, tt := range []struct {
+		rules     string
+		share, ok bool
+	}{
+		{"stat -> 503 1s", false, true},
+		{"stat -> stall", false, true},
+		{"stat -> reset", false, true},
+		{"stat -> denied", false, false},
+		{"stat -> missing", false, false},
+		{"stat -> 503 1s", true, false},
+		{"stat nth=1 -> delay 1ns; stat after=1ns -> 503 1s", true, true},
+		{"stat -> denied", true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m, job := many(t, 10, tt.share)
+			var skipped atomic.Int64
+			w := &worker{log: slog.New(logged(func(slog.Record) { skipped.Add(1) }))}
+			look := func(rules string) error {
+				ctx, cancel := context.WithTimeout(t.Context(), 14*time.Second)
+				defer cancel()
+				store := retry.New(fault.New(m, fault.MustParse(rules)), retry.Policy{Patience: statPatience, Max: statPatience / 8})
+				_, err := w.witnessAll(ctx, store, "m/", job)
+				return err
+			}
+			if err := look(tt.rules); (err == nil) != tt.ok || tt.ok && skipped.Load() == 0 {
+				t.Errorf("%s, access shared %v: %v, %d not looked at, want that it does: %v", tt.rules, tt.share, err, skipped.Load(), tt.ok)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m, job := many(t, 10, false)
+		wrongWords["no checksum"](&job.Files[3])
+		w := &worker{log: slog.New(slog.DiscardHandler)}
+		if _, err := w.witnessAll(t.Context(), fault.New(m, fault.MustParse("stat key=m/0000[0124-9] -> 503 1s")), "m/", job); err == nil || !strings.Contains(err.Error(), job.Files[3].Key+" of s3://b/m/: this node finds") {
+			t.Errorf("what is wrong of one of few that the store shows: %v", err)
+		}
+	})
 }
 
 // The digest of many files is that of what sha256sum prints for them.

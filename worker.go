@@ -308,8 +308,8 @@ func (w *worker) own(ctx context.Context, store objstore.Store, key string, job 
 	case !copied && (o.Size != pinned.Size || o.Version != pinned.Version):
 		return o, fmt.Errorf("%s: %w", name, objstore.ErrChanged)
 	case o.Checksum != pinned.Checksum || o.Ranges != pinned.Ranges:
-		return o, fmt.Errorf("%s: this node finds %s, and %s, whose word the job was made from, says %s: broadcast again; if it is so then, too, that node lies, or what lies between nodes and store is not the same for all",
-			name, seen(o), cmp.Or(job.SeenBy, "the node"), seen(pinned))
+		return o, objstore.Permanent(fmt.Errorf("%s: this node finds %s, and %s, whose word the job was made from, says %s: broadcast again; if it is so then, too, that node lies, or what lies between nodes and store is not the same for all",
+			name, seen(o), cmp.Or(job.SeenBy, "the node"), seen(pinned)))
 	}
 	return o, nil
 }

@@ -292,7 +292,7 @@ func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []comman
 	}
 	describe := func(files Files) []byte {
 		job := m.job
-		job.Nodes = nil // a node needs the members, not how the others are doing
+		job.Nodes, job.NodeCount = nil, len(job.Nodes) // a node needs the members, not how the others are doing
 		job.Files = files
 		b, _ := json.Marshal(job)
 		return b

@@ -88,7 +88,7 @@ func TestWrittenBeforeItIsDone(t *testing.T) {
 	}
 }
 
-// The list of a job's files goes to a node once, with the preparation.
+// The list of a job's files goes to a node once, with the preparation, and how many nodes were selected instead of what is known of each.
 func TestFilesAreToldOnce(t *testing.T) {
 	h := newHub(t)
 	ctx := testContext(t)
@@ -116,8 +116,8 @@ func TestFilesAreToldOnce(t *testing.T) {
 		files int
 	}{{cmdPrepare{"m0"}, 3}, {cmdStart{"m0"}, 0}} {
 		h.carryOut(ctx, d, m, []command{tt.c})
-		if j := <-heard; j.ID != m.job.ID || len(j.Members) != 1 || j.FileCount != 3 || len(j.Files) != tt.files {
-			t.Errorf("%T says %+v, want %d files", tt.c, j, tt.files)
+		if j := <-heard; j.ID != m.job.ID || len(j.Members) != 1 || j.FileCount != 3 || len(j.Files) != tt.files || j.NodeCount != 1 || j.Nodes != nil {
+			t.Errorf("%T says %+v, want %d files and one node", tt.c, j, tt.files)
 		}
 	}
 }

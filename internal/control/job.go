@@ -59,8 +59,9 @@ type Job struct {
 	Accepted  time.Time        `json:"accepted"`             // when the control plane accepted it: the clock of every figure starts here
 	Members   []Member         `json:"members,omitempty"`    // who takes part; set when the job starts
 	State     State            `json:"state"`
-	Nodes     []NodeStatus     `json:"nodes"`              // every selected node, in name order, those that could not take part included
-	Stopping  string           `json:"stopping,omitempty"` // why the nodes were told to stop; the job ends when they have
+	NodeCount int              `json:"node_count,omitempty"` // what a node is told instead of Nodes: how many were selected
+	Nodes     []NodeStatus     `json:"nodes"`                // every selected node, in name order, those that could not take part included
+	Stopping  string           `json:"stopping,omitempty"`   // why the nodes were told to stop; the job ends when they have
 	Ended     time.Time        `json:"ended,omitzero"`
 	Error     string           `json:"error,omitempty"` // why the job as a whole failed: one line
 	Revision  uint64           `json:"revision"`        // grows with each change of the record
