@@ -38,7 +38,7 @@ func (n *node) meet(ctx context.Context, rank int, conn *peer.Conn) {
 		}
 	case errors.Is(err, errUnproved):
 		n.post(evUnproved{rank, err})
-		conn.Refuse(peer.Misbehaved, n.Members[n.Self].Name+" says of "+n.Members[rank].Name+": "+err.Error())
+		conn.CloseWithReason(n.Members[n.Self].Name + " says of " + n.Members[rank].Name + ": " + err.Error())
 	default: // the connection failed, or what we showed did not convince
 		conn.Close()
 		n.post(evUnmet{rank, err})

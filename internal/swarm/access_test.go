@@ -144,6 +144,35 @@ func TestImpostorHearsNothing(t *testing.T) {
 	}
 }
 
+// Who has not proved that it may read is not accused of wrong bytes: it would read its whole file again.
+func TestUnprovedIsNoAccusation(t *testing.T) {
+	swarmOf(t, 2, unit.MiB, steal.Steal, func(b *bench) {
+		n := newNode(b.configs[0])
+		incoming, withdraw := b.ports[1].Offer("job")
+		defer withdraw()
+		conn, err := b.ports[0].Dial(b.t.Context(), "n1", "n1", "job")
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		there := <-incoming
+		defer there.Close()
+		n.wg.Go(func() { n.meet(b.t.Context(), 1, conn) })
+		_, size, err := there.ReadFrame()
+		if err == nil {
+			_, err = io.CopyN(io.Discard, there, int64(size))
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		there.WriteFrame(kindAccess, b.witness.Proof("somebody else"))
+		_, _, err = there.ReadFrame()
+		if refused, ok := errors.AsType[*peer.Refused](err); !ok || refused.Code != peer.Other || !strings.Contains(refused.Text, "has not proved") {
+			t.Errorf("hears %v", err)
+		}
+		n.wg.Wait()
+	})
+}
+
 // A member that is right is not convinced by one whose bytes differ either: each checks the other.
 func TestBothEndsProve(t *testing.T) {
 	swarmOf(t, 2, unit.MiB, steal.Steal, func(b *bench) {
