@@ -285,7 +285,10 @@ func (n *node) resign() {
 // standsStill says whether the swarm does: nothing has come from anywhere for long. While some pieces are in nobody's hands, and nothing but such as
 // were read in the place of others has come since it was found to, it does so again at once. One that has held the object from before reads its own file, which takes nothing
 // from anybody, so it is the first to find out.
-func (n *node) standsStill() bool {
+func (n *node) standsStill() bool { return n.since(n.moved, n.quietAll) > n.patience() }
+
+// patience is for how long nothing has come where the swarm stands still.
+func (n *node) patience() time.Duration {
 	held := n.Members[n.Self].Held
 	patience := stallAfter
 	switch {
@@ -296,7 +299,7 @@ func (n *node) standsStill() bool {
 	case held:
 		patience = stallAfter / 2
 	}
-	return n.since(n.moved, n.quietAll) > patience+2*n.turns.Takes()
+	return patience + 2*n.turns.Takes()
 }
 
 // readsOwn says whether a peer has read any of these pieces as it was to.
@@ -317,7 +320,7 @@ func (n *node) stirs(own bool) {
 
 // rescue reads one missing piece from the store, whoever should have: the
 // swarm stands still. Pieces that nobody has come first, and behind a barrier nothing else would help. Any node may do so at once, so each takes
-// another, and where there are more nodes than such pieces not all begin together. Until
+// another, and where there are more nodes than such pieces not all begin together; of a source without ranges one after the other. Until
 // something comes from peers one piece follows the other.
 func (n *node) rescue(ctx context.Context) {
 	if n.Members[n.Self].blind() {
@@ -334,13 +337,12 @@ func (n *node) rescue(ctx context.Context) {
 		}
 	}
 	stream := !n.Object.Ranges && !n.Members[n.Self].Held // to get at a piece it reads all that is before it: so it goes on to the end, and one is enough
-	if k := len(lost); k > 0 && !n.Members[n.Self].Held {
-		if stream {
-			k = 1
-		}
-		if rand.IntN(len(n.Members)) >= k {
-			return // until the next tick
-		}
+	switch k := len(lost); {
+	case k == 0 || n.Members[n.Self].Held:
+	case stream && n.since(n.moved, n.quietAll) <= n.patience()+time.Duration(n.ahead(lost[0]))*stallAfter:
+		return // of what another reads nothing can be seen until it has come to the first of them
+	case !stream && rand.IntN(len(n.Members)) >= k:
+		return // until the next tick
 	}
 	missing := lost
 	shuffle := func(ps []int) { rand.Shuffle(len(ps), func(i, j int) { ps[i], ps[j] = ps[j], ps[i] }) }
@@ -362,7 +364,7 @@ func (n *node) rescue(ctx context.Context) {
 		}
 		if o, any := n.reserve(span); any {
 			if !n.rescuing {
-				n.Log.Warn("nothing arrives: reading from the store", "job", n.Job, "for", stallAfter)
+				n.Log.Warn("nothing arrives: reading from the store", "job", n.Job, "for", n.since(n.moved, n.quietAll).Round(time.Second))
 			}
 			o.lost = i < len(lost)
 			n.rescuing = true
@@ -370,6 +372,18 @@ func (n *node) rescue(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// ahead is how many are to read a piece that nobody has before we do, where one is enough: the living nodes that may, by rank, and last the one that was to and has not. Who has held the
+// object reads its own file.
+func (n *node) ahead(p int) (k int) {
+	late := n.works.Whose(p)
+	for rank, reads := range n.readers() {
+		if reads && !n.Members[rank].Held && rank != n.Self && rank != late && (rank < n.Self || n.Self == late) {
+			k++
+		}
+	}
+	return k
 }
 
 // overtake claims a work of a node that hardly gets on with it, if we have nothing else to do.
