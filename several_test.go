@@ -20,6 +20,7 @@ import (
 
 	"github.com/freshet/freshet/internal/access"
 	"github.com/freshet/freshet/internal/control"
+	"github.com/freshet/freshet/internal/pki"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/fault"
 	"github.com/freshet/freshet/objstore/mem"
@@ -128,7 +129,7 @@ func TestManyFilesInTime(t *testing.T) {
 // What a job says of one of its objects is looked at, too, by those as well that get a job in which access is shared; of so many that not all are looked at,
 // each node takes others.
 func TestWordOfOneNodeOnSeveral(t *testing.T) {
-	store, w := mem.New(), new(worker)
+	store, w := mem.New(), &worker{creds: new(pki.Credentials)}
 	for i := range lookedAtByOne {
 		store.Set(fmt.Sprintf("m/%05d", i), []byte{byte(i)})
 	}
@@ -319,7 +320,7 @@ func TestStoreRefusesToBeLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, job := many(t, 10, false)
 		wrongWords["no checksum"](&job.Files[3])
-		w := &worker{log: slog.New(slog.DiscardHandler)}
+		w := &worker{log: slog.New(slog.DiscardHandler), creds: new(pki.Credentials)}
 		if _, err := w.witnessAll(t.Context(), fault.New(m, fault.MustParse("stat key=m/0000[0124-9] -> 503 1s")), "m/", job); err == nil || !strings.Contains(err.Error(), job.Files[3].Key+" of s3://b/m/: this node finds") {
 			t.Errorf("what is wrong of one of few that the store shows: %v", err)
 		}

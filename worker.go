@@ -294,12 +294,17 @@ func (w *worker) source(ctx context.Context, store objstore.Store, key string, j
 
 // own is an object as this node sees it, which is to be the pinned one. What was pinned is the word of one node, so all of it
 // is held against what this one sees: with a checksum of its own making, or as the only one that reads an object which has no ranges, that node
-// could have the others take anything for the object. Nodes that reach the same version see the same; a driver whose stores have no checksums sees none on any
-// node. What may differ without a lie is the answer of a cache before the store, which then is to be the same for all nodes.
+// could have the others take anything for the object. Without a lie it may differ where what answers this node is not what answered that one: a cache
+// or a mirror of each site's own, of which one leaves out checksums, or has others. Such a job is refused all the same, but for what
+// caches before web servers do: they have no ranges of what they do not hold yet, and so the first look at an object finds none, and later ones do. It is read as a
+// whole then. Who lies about that may be the only one to read all of an object without a checksum, where it would have been of its share.
 func (w *worker) own(ctx context.Context, store objstore.Store, key string, job control.Job, pinned objstore.Object, name string) (objstore.Object, error) {
 	o, err := stat(ctx, store, key, job.Spec)
 	if err != nil {
 		return o, err
+	}
+	if strings.HasPrefix(job.Spec.Source, "http") && !pinned.Ranges {
+		o.Ranges = false
 	}
 	switch copied := local(job.Spec); {
 	case copied && (o.Size != pinned.Size || !o.Modified.Equal(pinned.Modified)):
@@ -308,25 +313,39 @@ func (w *worker) own(ctx context.Context, store objstore.Store, key string, job 
 	case !copied && (o.Size != pinned.Size || o.Version != pinned.Version):
 		return o, fmt.Errorf("%s: %w", name, objstore.ErrChanged)
 	case o.Checksum != pinned.Checksum || o.Ranges != pinned.Ranges:
+		finds, said := seen(o, pinned), seen(pinned, o)
+		if job.SeenBy == w.creds.Identity().Name {
+			return o, objstore.Permanent(fmt.Errorf("%s: this node finds %s, and found %s when it was asked for the job: the source, or what lies before it, has changed its answer, though the version is the same: broadcast again",
+				name, finds, said))
+		}
 		return o, objstore.Permanent(fmt.Errorf("%s: this node finds %s, and %s, whose word the job was made from, says %s: broadcast again; if it is so then, too, that node lies, or what lies between nodes and store is not the same for all",
-			name, seen(o), cmp.Or(job.SeenBy, "the node"), seen(pinned)))
+			name, finds, cmp.Or(job.SeenBy, "the node"), said))
 	}
 	return o, nil
 }
 
-// seen is what is seen of an object beside its size and version.
-func seen(o objstore.Object) string {
-	text := "no checksum"
-	if c := o.Checksum; c != (piece.Checksum{}) {
-		text = peer.Printable(fmt.Sprintf("checksum %s %s", c.Algorithm, c.Value), 100)
+// seen is what is seen of an object, of checksum and ranges, where other is not the same.
+func seen(o, other objstore.Object) string {
+	var list []string
+	switch c := o.Checksum; {
+	case c == other.Checksum:
+	case c == (piece.Checksum{}):
+		list = append(list, "no checksum")
+	default:
+		text := peer.Printable(fmt.Sprintf("checksum %s %s", c.Algorithm, c.Value), 100)
 		if c.Part > 0 {
 			text += fmt.Sprintf(" in parts of %v", c.Part)
 		}
+		list = append(list, text)
 	}
-	if !o.Ranges {
-		text += " and no ranges"
+	switch {
+	case o.Ranges == other.Ranges:
+	case o.Ranges:
+		list = append(list, "ranges")
+	default:
+		list = append(list, "no ranges")
 	}
-	return text
+	return strings.Join(list, " and ")
 }
 
 // local says whether a job's source is the path on each node.

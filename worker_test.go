@@ -1,18 +1,23 @@
 package freshet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/internal/access"
 	"github.com/freshet/freshet/internal/control"
 	"github.com/freshet/freshet/internal/landing"
+	"github.com/freshet/freshet/internal/pki"
 	"github.com/freshet/freshet/internal/swarm"
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/mem"
@@ -75,7 +80,7 @@ var wrongWords = map[string]func(*objstore.Object){
 
 // What a job says of its object is the word of one node. Each other looks at the store itself before it believes any of it.
 func TestWordOfOneNode(t *testing.T) {
-	store, w := mem.New(), new(worker)
+	store, w := mem.New(), &worker{creds: new(pki.Credentials)}
 	bare := mem.New(mem.Checksum("")) // of whose objects there is no checksum
 	job := control.Job{Spec: control.Spec{Source: "s3://b/k"}, SeenBy: "n7"}
 	look := func(store objstore.Store, o objstore.Object) error {
@@ -94,9 +99,72 @@ func TestWordOfOneNode(t *testing.T) {
 			t.Errorf("%s: %v, want an error that names n7", name, err)
 		}
 	}
-	without.Checksum = o.Checksum
-	if err := look(bare, without); err == nil || !strings.Contains(err.Error(), "finds no checksum") {
-		t.Errorf("a checksum where there is none: %v", err)
+	streams := mem.New(mem.NoRanges())
+	for _, tt := range []struct {
+		what   string
+		store  objstore.Store
+		change func(*objstore.Object)
+		want   string
+	}{
+		{"a checksum where there is none", bare, func(o *objstore.Object) {}, "finds no checksum, and n7, whose word the job was made from, says checksum CRC64NVME " + o.Checksum.Value + ":"},
+		{"no ranges", store, wrongWords["no ranges"], "finds ranges, and n7, whose word the job was made from, says no ranges:"},
+		{"ranges where there are none", streams, func(o *objstore.Object) {}, "finds no ranges, and n7, whose word the job was made from, says ranges:"},
+		{"nothing", store, func(o *objstore.Object) { o.Checksum, o.Ranges = piece.Checksum{}, false }, "finds checksum CRC64NVME " + o.Checksum.Value + " and ranges, and n7, whose word the job was made from, says no checksum and no ranges:"},
+	} {
+		tt.store.(*mem.Store).Set("k", []byte("data"))
+		there, err := tt.store.Stat(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong := o
+		wrong.Version = there.Version
+		tt.change(&wrong)
+		if err := look(tt.store, wrong); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.what, err, tt.want)
+		}
+	}
+	job.SeenBy = w.creds.Identity().Name
+	wrong, err := store.Stat(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong.Ranges = false
+	if err := look(store, wrong); err == nil || !strings.Contains(err.Error(), "has changed its answer") || strings.Contains(err.Error(), "lies,") {
+		t.Errorf("what this node has said itself: %v", err)
+	}
+}
+
+// A cache before a web server sends a whole object on a miss, whatever is asked for, and ranges of what it holds. If it did so when the job was
+// submitted, each node reads the whole; if it does so when a node prepares, that node cannot read what it is to read.
+func TestCacheThatLearnsRanges(t *testing.T) {
+	content, holds := []byte("data"), false
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if !holds {
+			r.Header.Del("Range")
+		}
+		rw.Header().Set("ETag", `"1"`)
+		http.ServeContent(rw, r, "", time.Time{}, bytes.NewReader(content))
+	}))
+	defer server.Close()
+	w := &worker{log: slog.New(slog.DiscardHandler), creds: new(pki.Credentials)}
+	job := control.Job{ID: "j", Spec: control.Spec{Source: server.URL + "/key"}, SeenBy: "n7"}
+	pin := func() {
+		t.Helper()
+		s, err := w.Stat(t.Context(), job.Spec)
+		if err != nil || s.Ranges != holds {
+			t.Fatalf("%+v, %v, want ranges %v", s.Object, err, holds)
+		}
+		job.Object, job.Challenge = s.Object, access.Draw(s.Object)
+	}
+	pin()
+	holds = true
+	if _, err := w.witness(t.Context(), job); err != nil {
+		t.Errorf("no ranges were found before there were some: %v", err)
+	}
+	pin()
+	holds = false
+	if _, err := w.witness(t.Context(), job); err == nil || !strings.Contains(err.Error(), "finds no ranges, and n7") {
+		t.Errorf("ranges were found and there are none: %v", err)
 	}
 }
 
