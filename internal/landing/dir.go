@@ -41,15 +41,15 @@ func named(r *os.Root, name string, dir *os.Root) (fs.FileInfo, error) {
 	return is, err
 }
 
-// removeDir removes the files of an open directory, and then the directory if it has its name below r; what has that name otherwise is
-// somebody else's.
+// removeDir removes what is in an open directory, be it what others have put there, and then the directory if it has its name below r; what has that
+// name otherwise is somebody else's.
 func removeDir(r *os.Root, name string, dir *os.Root) error {
 	files, err := fs.ReadDir(dir.FS(), ".")
 	if errors.Is(err, fs.ErrNotExist) { // as of a directory that was removed
 		err = nil
 	}
 	for _, f := range files {
-		if gone := dir.Remove(f.Name()); !errors.Is(gone, fs.ErrNotExist) {
+		if gone := dir.RemoveAll(f.Name()); !errors.Is(gone, fs.ErrNotExist) {
 			err = cmp.Or(err, gone)
 		}
 	}

@@ -17,6 +17,7 @@ type handles struct {
 	mu     sync.Mutex // guards what follows
 	by     map[int]*handle
 	infos  []fs.FileInfo // of the files in their places
+	moved  bool          // all have left the directory of part files, which is gone
 	kept   []fs.FileInfo // by file: what it was when it was kept; nil: it lands
 	used   int           // how often any has been taken
 	closed bool
@@ -82,6 +83,13 @@ func (h *handles) placed(infos []fs.FileInfo) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.infos = infos
+}
+
+// allMoved says that no part file is left.
+func (h *handles) allMoved() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.moved = true
 }
 
 // isKept is what a file was when it was kept, or nil.

@@ -362,7 +362,7 @@ func (t *Tree) openFile(i int) (f *os.File, was fs.FileInfo, err error) {
 	infos := t.open.infos
 	if t.part != "" && t.open.kept[i] != nil {
 		infos = t.open.kept
-	} else if t.part != "" {
+	} else if t.part != "" && !t.open.moved { // in a directory that is gone NFS finds a stale handle
 		f, err := t.openPart(i)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return f, nil, p.wrap(err)
@@ -517,6 +517,9 @@ func (t *Tree) Commit() error {
 	if err != nil {
 		return err
 	}
+	if err := t.inPlace(); err != nil { // to sync may have taken minutes
+		return err
+	}
 	dirs := t.dirs()
 	made := append(slices.Clone(t.note.Made), t.part)
 	for _, d := range dirs {
@@ -570,6 +573,7 @@ func (t *Tree) Commit() error {
 		}
 	}
 	t.state = committed
+	t.open.allMoved()
 	err = t.dir.wrap(removeDir(t.dir.r, t.part, t.parts))
 	t.release(true)
 	for _, d := range dirs {

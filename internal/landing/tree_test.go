@@ -754,3 +754,49 @@ func TestPartFilesAreReplacedLate(t *testing.T) {
 		}
 	}
 }
+
+// Where somebody moves the destination away while files are synced, none is put anywhere.
+func TestDestinationMovesDuringSync(t *testing.T) {
+	defer func(s func(*os.File) error) { syncFile = s }(syncFile)
+	r, dir := openRoots(t)
+	m := filepath.Join(dir, "m")
+	tr := begin(t, r, m)
+	var once sync.Once
+	syncFile = func(f *os.File) error {
+		once.Do(func() { must(t, os.Rename(m, m+".old")) })
+		return f.Sync()
+	}
+	wantError(t, tr.Commit(), m)
+	if _, err := os.Lstat(m); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s was made again, or: %v", m, err)
+	}
+}
+
+// What others have put among the part files, as indexers do, keeps nothing from its place, and goes with them.
+func TestOthersAmongPartFiles(t *testing.T) {
+	r, dir := openRoots(t)
+	m := filepath.Join(dir, "m")
+	tr := begin(t, r, m)
+	must(t, os.MkdirAll(filepath.Join(m, ".freshet.job-1.part", "@eaDir", "0"), 0o755))
+	must(t, tr.Commit(), tr.Close())
+	wantFiles(t, m, whole)
+	if _, err := os.Lstat(filepath.Join(m, ".freshet.job-1.part")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its part files' directory: %v", err)
+	}
+}
+
+// Who reads after Commit does not look among the part files any more: NFS has a stale handle of a directory that is gone, and no file that is not there.
+func TestPartFilesAreNotLookedFor(t *testing.T) {
+	r, dir := openRoots(t)
+	tr := begin(t, r, filepath.Join(dir, "m"))
+	must(t, tr.Commit(), tr.parts.Close())
+	for i := range model {
+		tr.open.mu.Lock()
+		tr.open.forget(i)
+		tr.open.mu.Unlock()
+	}
+	got := make([]byte, len(modelBytes))
+	if _, err := tr.ReadAt(got, 0); err != nil || string(got) != modelBytes {
+		t.Errorf("read %q, %v", got, err)
+	}
+}
