@@ -77,6 +77,7 @@ type member struct {
 
 	again chan struct{} // register again
 	urge  chan struct{} // beat at once
+	news  chan struct{} // a part is fresh
 
 	removals chan struct{} // fetch the list of removed nodes
 
@@ -97,7 +98,7 @@ type member struct {
 // first registration also ErrUnreachable and ErrInvalid. A hub that is away is
 // waited for; jobs go on meanwhile.
 func (a *Agent) Run(ctx context.Context) error {
-	m := &member{a: a, name: a.Credentials.Identity().Name, log: a.Log, parts: map[string]*part{}, again: make(chan struct{}, 1), urge: make(chan struct{}, 1), removals: make(chan struct{}, 1)}
+	m := &member{a: a, name: a.Credentials.Identity().Name, log: a.Log, parts: map[string]*part{}, again: make(chan struct{}, 1), urge: make(chan struct{}, 1), news: make(chan struct{}, 1), removals: make(chan struct{}, 1)}
 	if m.log == nil {
 		m.log = slog.Default()
 	}
@@ -336,16 +337,23 @@ func (m *member) beatOnce(ctx context.Context, last bool) {
 	m.noteIdle()
 }
 
-// reportLoop sends what has changed, four times a second.
+// reportLoop sends what has changed, but not more often than every reportGap. One part changes more seldom
+// itself, so its reports wait for no timer.
 func (m *member) reportLoop(ctx context.Context) {
-	tick := time.NewTicker(reportEvery)
-	defer tick.Stop()
-	for {
+	for next := time.Now(); ; {
 		select {
-		case <-tick.C:
+		case <-m.news:
 		case <-ctx.Done():
 			return
 		}
+		if wait := time.Until(next); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return
+			}
+		}
+		next = time.Now().Add(reportGap)
 		var r report
 		m.mu.Lock()
 		for id, p := range m.parts {

@@ -176,6 +176,7 @@ func (m *member) start(ctx context.Context, s start) error {
 	}
 	p.status = NodeStatus{Name: m.name, State: Running}
 	p.fresh, p.running, p.lost = true, true, make(chan []string, 1)
+	poke(m.news)
 	ctx, p.cancel = context.WithCancelCause(ctx)
 	m.wg.Go(func() { m.run(ctx, p, time.Duration(s.Left)) })
 	return nil
@@ -194,6 +195,7 @@ func (m *member) run(ctx context.Context, p *part, left time.Duration) {
 		s.Name = m.name
 		if next, ok := reported(p.status, s); ok && p.running {
 			p.status, p.fresh = next, true
+			poke(m.news)
 		}
 	})
 	final = outcome(final, context.Cause(ctx))

@@ -18,6 +18,7 @@ import (
 const (
 	beatEvery     = time.Second
 	reportEvery   = 250 * time.Millisecond // 4 Hz
+	reportGap     = 200 * time.Millisecond // between two reports of a member
 	memberTTL     = 6 * time.Second        // of a member that no longer beats
 	lostAfter     = 10 * time.Second       // a job's member
 	stuckAfter    = 150 * time.Second      // a job's member that is heard, and nothing moves there

@@ -120,6 +120,43 @@ func TestWhatNodesAreAt(t *testing.T) {
 	}
 }
 
+// Who is done says once a second how much it gives those who are not, and all of it in the end; the others are as fast as their links.
+func TestWhoIsDoneRests(t *testing.T) {
+	const nodes, size, link = 4, 24 * unit.MiB, unit.Bandwidth(8 * unit.MiB)
+	swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
+		down := func(i int) unit.Bandwidth {
+			if i == nodes-1 {
+				return link / 10
+			}
+			return link
+		}
+		b.onStar(all(link), down, all(link))
+		var told [nodes][]time.Time // when reports said that it was done
+		for i := range b.configs {
+			b.configs[i].Report = func(p Progress) {
+				if p.Done {
+					told[i] = append(told[i], time.Now())
+				}
+			}
+		}
+		b.run()
+		b.complete(BySource, seq(nodes)...)
+		slow := float64(size) / float64(link/10)
+		if d := b.took[nodes-1].Seconds(); d > 1.1*slow {
+			t.Errorf("the slow node took %.1f s, its link %.1f s", d, slow)
+		}
+		for i := range nodes - 1 {
+			rest := b.results[nodes-1].DoneAt.Sub(b.results[i].DoneAt)
+			if n, most := len(told[i]), int(rest/restsEvery)+2; n > most || 2*n < most {
+				t.Errorf("n%d said %d times that it was done, in %v", i, n, rest)
+			}
+			if b.results[i].SentBytes == 0 {
+				t.Errorf("n%d gave nothing", i)
+			}
+		}
+	})
+}
+
 // What is thrown away is counted by why.
 func TestCountersOfWrongBytes(t *testing.T) {
 	swarmOf(t, 2, 8*unit.MiB, steal.Steal, func(b *bench) {

@@ -24,6 +24,7 @@ const (
 	gatherApart  = time.Second            // to others, who could not ask us for it
 	gatherAbroad = 500 * time.Millisecond // to such ones in other sites, also of what nobody else has: there a piece takes longer to come
 	reportEvery  = 250 * time.Millisecond // progress
+	restsEvery   = time.Second            // who is done reports, and looks at its deadlines unless it is spoken to: each time wakes a processor thrice
 	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
 	dialEvery    = 5 * time.Millisecond   // handshakes take the processor: who makes all of them at once reads nothing meanwhile
 	stallAfter   = 30 * time.Second       // nothing came from anywhere: read what is missing ourselves
@@ -45,6 +46,7 @@ type node struct {
 	wg      sync.WaitGroup
 
 	now        time.Time
+	ticked     time.Time
 	ex         *exchange.State
 	works      *steal.Node
 	imports    *steal.Imports // of our site; nil: all are of one, or we are of none
@@ -231,8 +233,13 @@ func (n *node) run(ctx context.Context) (err error) {
 	}
 	tick := time.NewTicker(exchange.TickEvery)
 	defer tick.Stop()
+	rests := false
 	for {
 		n.step(ctx)
+		if !rests && n.done && n.now.Sub(n.doneAt) > restsEvery { // all that it had to tell has gone by then, and others may take long yet
+			rests = true
+			tick.Reset(restsEvery)
+		}
 		if n.fatal != nil {
 			why := n.fatal
 			if errors.Is(why, context.Canceled) && ctx.Err() != nil { // what was stopped failed before we saw the stop
@@ -253,6 +260,9 @@ func (n *node) run(ctx context.Context) (err error) {
 			n.handle(ctx, ev)
 			for k := len(n.events); k > 0; k-- { // what has come meanwhile asks the rules no more than once
 				n.handle(ctx, <-n.events)
+			}
+			if rests && n.now.Sub(n.ticked) >= exchange.TickEvery {
+				n.tick(ctx)
 			}
 		case n.now = <-tick.C:
 			n.tick(ctx)
@@ -448,6 +458,7 @@ func (n *node) step(ctx context.Context) {
 
 // tick looks at slots and deadlines.
 func (n *node) tick(ctx context.Context) {
+	n.ticked = n.now
 	n.remind()
 	n.yield()
 	n.count()
@@ -511,7 +522,11 @@ func (n *node) tick(ctx context.Context) {
 	n.forsaken()
 	n.ex.Carried(fromStore+unit.Bytes(n.arrived.Load()), n.now)
 	n.expelHoarders()
-	if n.now.Sub(n.reported) >= reportEvery {
+	every := reportEvery
+	if n.done {
+		every = restsEvery
+	}
+	if n.now.Sub(n.reported) >= every {
 		n.reported = n.now
 		n.Report(n.progress())
 	}
