@@ -20,10 +20,11 @@ import (
 // Pages that a virtual machine has given back to its host cost several times as much to write to as a copy does, whether they were is
 // chance, and they go back within seconds of being free: writing to as much memory before the run, and setting it free, is not enough.
 type Ballast struct {
-	file *os.File // without a name
-	most int64    // of Memory, in use
-
-	left int64
+	file  *os.File // without a name
+	size  int64    // of it at first
+	left  int64    // of it now
+	began int64    // how much of Memory others used at first
+	grown int64    // by how much more, when it was last looked
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -31,8 +32,9 @@ type Ballast struct {
 }
 
 const (
-	ballastAhead = 64 * unit.MiB // so much is free beyond what is written
-	ballastEvery = 5 * time.Millisecond
+	ballastAhead = 64 * unit.MiB        // so much is free beyond what is in use: little, since it is free for long where files grow slowly
+	ballastBurst = 8                    // or so many times what was taken since the last look: agents that take space for files at once are as fast as who frees it
+	ballastEvery = 5 * time.Millisecond // it is looked at
 )
 
 // NewBallast takes so much memory, by writing to it, and sets free as much as is written in Memory from now on, somewhat ahead of it.
@@ -41,7 +43,7 @@ func NewBallast(size unit.Bytes) (b *Ballast, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b = &Ballast{file: f, left: int64(size)}
+	b = &Ballast{file: f, size: int64(size), left: int64(size)}
 	if err = os.Remove(f.Name()); err == nil {
 		_, err = io.CopyN(f, zeros{}, int64(size))
 	}
@@ -49,7 +51,7 @@ func NewBallast(size unit.Bytes) (b *Ballast, err error) {
 	if err == nil {
 		used, err = inMemory()
 	}
-	if b.most = used - int64(ballastAhead); err == nil {
+	if b.began = used - b.left; err == nil {
 		err = b.ease()
 	}
 	if err != nil {
@@ -85,14 +87,21 @@ func first() error {
 	return nil
 }
 
-// ease makes the file smaller by what is in use too much.
+// ease makes the file smaller by what others have taken, and by what they will have before it is looked again.
 func (b *Ballast) ease() error {
 	used, err := inMemory()
-	if err != nil || used <= b.most || b.left == 0 {
+	if err != nil || b.left == 0 {
 		return err
 	}
-	b.left = max(0, b.left-(used-b.most))
-	return b.file.Truncate(b.left)
+	grown := used - b.left - b.began
+	ahead := max(int64(ballastAhead), ballastBurst*(grown-b.grown))
+	b.grown = grown
+	left := max(0, b.size-grown-ahead)
+	if left >= b.left {
+		return nil
+	}
+	b.left = left
+	return b.file.Truncate(left)
 }
 
 // Close sets the rest free.
