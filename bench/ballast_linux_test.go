@@ -3,8 +3,12 @@ package bench
 import (
 	"os"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/freshet/freshet/unit"
 )
@@ -44,4 +48,65 @@ func TestBallastGivesWay(t *testing.T) {
 			t.Fatalf("%d bytes of ballast are left after %v was written", fi.Size(), unit.Bytes(ballastAhead/2))
 		}
 	}
+}
+
+// Files of 3 GiB together take their space at once beside a ballast of as much, as agents do, and are written in blocks: what that takes of
+// processor time where the rest of the memory is not this machine's.
+func BenchmarkWritesBesideBallast(b *testing.B) {
+	const files, each, block = 16, 192 * unit.MiB, 128 * unit.KiB
+	var took time.Duration
+	for b.Loop() {
+		ballast, err := NewBallast(files * each)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var fs []*os.File
+		for range files {
+			f, err := os.CreateTemp(Memory, "freshet-ballast-bench-")
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := os.Remove(f.Name()); err != nil {
+				b.Fatal(err)
+			}
+			fs = append(fs, f)
+		}
+		var wg sync.WaitGroup
+		for _, f := range fs {
+			wg.Go(func() {
+				const step = 4 * unit.MiB
+				for off := unit.Bytes(0); off < each; off += step {
+					if err := syscall.Fallocate(int(f.Fd()), 0, int64(off), int64(step)); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		before, data := processorTime(b), make([]byte, block)
+		for off := unit.Bytes(0); off < each; off += block {
+			for _, f := range fs {
+				if _, err := f.WriteAt(data, int64(off)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		took += processorTime(b) - before
+		for _, f := range fs {
+			f.Close()
+		}
+		if err := ballast.Close(); err != nil {
+			b.Error(err)
+		}
+	}
+	b.ReportMetric(took.Seconds()/float64(b.N), "CPU-s/op")
+}
+
+func processorTime(tb testing.TB) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
