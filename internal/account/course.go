@@ -31,7 +31,7 @@ type Course struct {
 // mostSteps is how fine a time line is.
 const mostSteps = 120
 
-// firstStep is that of a Line at its beginning, in seconds: as often as a node
+// firstStep is that of a Line at its beginning, in seconds: as often as a node that is not done
 // tells how far it is.
 const firstStep = 0.25
 

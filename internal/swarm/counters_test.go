@@ -147,7 +147,7 @@ func TestWhoIsDoneRests(t *testing.T) {
 		}
 		for i := range nodes - 1 {
 			rest := b.results[nodes-1].DoneAt.Sub(b.results[i].DoneAt)
-			if n, most := told[i], int(rest/restsEvery)+2; n > most || 2*n < most {
+			if n, most := told[i], int(rest/idleEvery)+2; n > most || 2*n < most {
 				t.Errorf("n%d said %d times that it was done, in %v", i, n, rest)
 			}
 			if b.results[i].SentBytes == 0 {
@@ -155,6 +155,27 @@ func TestWhoIsDoneRests(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Who idles looks once a second, and soon after something has come, however soon after the last look that was.
+func TestNextLook(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		what    string
+		doneFor time.Duration // 0: it is not done
+		stirred bool
+		want    time.Duration
+	}{
+		{"not done", 0, false, exchange.TickEvery},
+		{"just done", idleEvery / 2, false, exchange.TickEvery},
+		{"done for long", 2 * idleEvery, false, idleEvery},
+		{"done for long, and something has come", 2 * idleEvery, true, exchange.TickEvery},
+	} {
+		n := &node{now: now, ticked: now.Add(-10 * time.Millisecond), done: c.doneFor > 0, doneAt: now.Add(-c.doneFor), stirred: c.stirred}
+		if got := n.nextLook().Sub(n.ticked); got != c.want {
+			t.Errorf("%s: a look %v after the last, want %v", c.what, got, c.want)
+		}
+	}
 }
 
 // What is thrown away is counted by why.

@@ -24,7 +24,7 @@ const (
 	gatherApart  = time.Second            // to others, who could not ask us for it
 	gatherAbroad = 500 * time.Millisecond // to such ones in other sites, also of what nobody else has: there a piece takes longer to come
 	reportEvery  = 250 * time.Millisecond // progress
-	restsEvery   = time.Second            // who is done reports, and looks at its deadlines unless it is spoken to: each time wakes a processor thrice
+	idleEvery    = time.Second            // who is done reports, and looks at its deadlines unless it is spoken to: each time wakes a processor thrice
 	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
 	dialEvery    = 5 * time.Millisecond   // handshakes take the processor: who makes all of them at once reads nothing meanwhile
 	stallAfter   = 30 * time.Second       // nothing came from anywhere: read what is missing ourselves
@@ -46,7 +46,8 @@ type node struct {
 	wg      sync.WaitGroup
 
 	now        time.Time
-	ticked     time.Time
+	ticked     time.Time // when the loop last looked at slots and deadlines
+	stirred    bool      // something has come since
 	ex         *exchange.State
 	works      *steal.Node
 	imports    *steal.Imports // of our site; nil: all are of one, or we are of none
@@ -152,7 +153,7 @@ func newNode(c Config) *node {
 	n := &node{
 		Config: c,
 		events: make(chan any, 64), ended: make(chan struct{}),
-		now: now, moved: now, idle: now, twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
+		now: now, ticked: now, moved: now, idle: now, twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
 		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, words: map[int][]word{}, alike: map[int][]int{}, proved: map[int]bool{},
 		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
@@ -231,14 +232,14 @@ func (n *node) run(ctx context.Context) (err error) {
 		n.wg.Go(func() { n.accept(ctx, incoming) })
 		n.dialAll(ctx)
 	}
-	tick := time.NewTicker(exchange.TickEvery)
-	defer tick.Stop()
-	rests := false
+	at := n.nextLook()
+	look := time.NewTimer(time.Until(at))
+	defer look.Stop()
 	for {
 		n.step(ctx)
-		if !rests && n.done && n.now.Sub(n.doneAt) > restsEvery { // all that it had to tell has gone by then, and others may take long yet
-			rests = true
-			tick.Reset(restsEvery)
+		if next := n.nextLook(); !next.Equal(at) {
+			at = next
+			look.Reset(time.Until(at))
 		}
 		if n.fatal != nil {
 			why := n.fatal
@@ -261,10 +262,11 @@ func (n *node) run(ctx context.Context) (err error) {
 			for k := len(n.events); k > 0; k-- { // what has come meanwhile asks the rules no more than once
 				n.handle(ctx, <-n.events)
 			}
-			if rests && n.now.Sub(n.ticked) >= exchange.TickEvery {
+			n.stirred = true
+			if n.idles() && !n.now.Before(n.nextLook()) {
 				n.tick(ctx)
 			}
-		case n.now = <-tick.C:
+		case n.now = <-look.C:
 			n.tick(ctx)
 		case names := <-n.Lost:
 			n.now = time.Now()
@@ -275,6 +277,17 @@ func (n *node) run(ctx context.Context) (err error) {
 			return ctx.Err()
 		}
 	}
+}
+
+// idles says whether there is nothing left to do for us but to serve others, which may take long yet; all that we had to tell has gone.
+func (n *node) idles() bool { return n.done && n.now.Sub(n.doneAt) > idleEvery }
+
+// nextLook is when the loop looks at slots and deadlines again: every exchange.TickEvery, but who idles and has heard nothing since it last did need not.
+func (n *node) nextLook() time.Time {
+	if n.idles() && !n.stirred {
+		return n.ticked.Add(idleEvery)
+	}
+	return n.ticked.Add(exchange.TickEvery)
 }
 
 // leave tells everybody that we go, and why if it is not that all is done.
@@ -458,7 +471,7 @@ func (n *node) step(ctx context.Context) {
 
 // tick looks at slots and deadlines.
 func (n *node) tick(ctx context.Context) {
-	n.ticked = n.now
+	n.ticked, n.stirred = n.now, false
 	n.remind()
 	n.yield()
 	n.count()
@@ -524,7 +537,7 @@ func (n *node) tick(ctx context.Context) {
 	n.expelHoarders()
 	every := reportEvery
 	if n.done {
-		every = restsEvery
+		every = idleEvery - exchange.TickEvery/2 // no look is left out that comes a little early
 	}
 	if n.now.Sub(n.reported) >= every {
 		n.reported = n.now

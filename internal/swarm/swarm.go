@@ -93,7 +93,7 @@ type Config struct {
 	Lost         <-chan []string // names of members of which the control plane has no sign of life, again while that is so; nil: none
 	Recorder     *Recorder       // nil: none
 	Counters     *Counters       // shared by all jobs of a process; nil: counts into nowhere
-	Report       func(Progress)  // called a few times a second, by the loop; nil: none
+	Report       func(Progress)  // called a few times a second, and once when it is done, by the loop; nil: none
 	Log          *slog.Logger    // nil: none
 }
 
