@@ -21,7 +21,7 @@
 //	subject              from → to       what
 //	up.NAME.register     node → hub      request: Registration; answer: nothing or an error
 //	up.NAME.beat         node → hub      request, 1 Hz: beat; answer: beatAnswer
-//	up.NAME.status       node → hub      report, at most 4 Hz while something changes
+//	up.NAME.status       node → hub      report, at most 5 Hz while something changes
 //	up.NAME.renew        node → hub      request: renewRequest; answer: renewAnswer
 //	up.NAME.revoked      node → hub      request: nothing; answer: revocations
 //	down.NAME.stat       hub → node      request: Spec; answer: Source

@@ -77,7 +77,7 @@ func (h *Hub) ownNode() string {
 // It is written before that where a command follows from what has to be on disk first, and at the end.
 func (h *Hub) drive(ctx context.Context, d *driven, m *machine, changed bool) {
 	defer close(d.done)
-	tick := time.NewTicker(reportEvery)
+	tick := time.NewTicker(recordEvery)
 	defer tick.Stop()
 	var (
 		cmds      []command // to be carried out

@@ -1,10 +1,12 @@
 package control
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,5 +148,33 @@ func TestPreparedIsSaidAgain(t *testing.T) {
 			t.Fatalf("got %+v, %v", p, err)
 		}
 		f.prepErr = errors.New("prepared twice")
+	}
+}
+
+// How a part ended is told at once: the beat that says it, too, may wait for an answer that has got lost.
+func TestEndIsToldWithoutABeat(t *testing.T) {
+	h := newHub(t)
+	ctx, cancel := context.WithCancel(testContext(t))
+	f := newFakeRunner()
+	f.finish <- NodeStatus{State: Done}
+	m := &member{a: &Agent{Runner: f}, name: "m0", nc: h.nc, urge: make(chan struct{}, 1), news: make(chan struct{}, 1), parts: map[string]*part{}}
+	said, err := h.nc.SubscribeSync("up.m0.status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &part{job: Job{ID: newID(time.Now()), Spec: aSpec}, running: true, lost: make(chan []string, 1), cancel: func(error) {}}
+	m.parts[p.job.ID] = p
+	var loop sync.WaitGroup
+	loop.Go(func() { m.reportLoop(ctx) })
+	m.run(ctx, p, 0)
+	msg, err := said.NextMsg(10 * time.Second) // nobody sends beats
+	cancel()
+	loop.Wait()
+	if err != nil {
+		t.Fatalf("no report: %v", err)
+	}
+	var r report
+	if err := json.Unmarshal(msg.Data, &r); err != nil || len(r.Jobs) != 1 || r.Jobs[0].Status.State != Done {
+		t.Errorf("reported %+v, %v; want that it is done", r, err)
 	}
 }

@@ -207,6 +207,7 @@ func (m *member) run(ctx context.Context, p *part, left time.Duration) {
 	}
 	m.noteIdle()
 	m.mu.Unlock()
+	poke(m.news) // a beat may be waiting for an answer that is lost
 	poke(m.urge)
 }
 

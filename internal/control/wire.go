@@ -17,7 +17,7 @@ import (
 // Times of the control plane.
 const (
 	beatEvery     = time.Second
-	reportEvery   = 250 * time.Millisecond // 4 Hz
+	recordEvery   = 250 * time.Millisecond // a job is written down, and watchers are told
 	reportGap     = 200 * time.Millisecond // between two reports of a member
 	memberTTL     = 6 * time.Second        // of a member that no longer beats
 	lostAfter     = 10 * time.Second       // a job's member
