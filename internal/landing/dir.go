@@ -49,9 +49,7 @@ func removeDir(r *os.Root, name string, dir *os.Root) error {
 		err = nil
 	}
 	for _, f := range files {
-		if gone := dir.RemoveAll(f.Name()); !errors.Is(gone, fs.ErrNotExist) {
-			err = cmp.Or(err, gone)
-		}
+		err = cmp.Or(err, removeAll(dir, f.Name()))
 	}
 	if err != nil {
 		return err

@@ -161,7 +161,13 @@ func (r *Roots) sweep(name string) error {
 	case err != nil:
 		return p.wrap(err)
 	case e.Tree:
-		if err := sweepTree(p, e, info); err != nil {
+		placed, err := sweepTree(p, e, info)
+		if err != nil && placed && len(e.Names) > 0 { // what cannot be removed keeps nothing back
+			e.Names = nil
+			delete(r.left, name)
+			err = errors.Join(err, r.writeEntry(e.name(), e))
+		}
+		if err != nil {
 			return err
 		}
 	case info.Mode().IsRegular() && (inode(info) == e.Inode || e.Inode == 0 && info.Size() == 0):
@@ -217,24 +223,25 @@ func (e entry) overlaps(path string) bool {
 	return false
 }
 
-// sweepTree removes the directory of part files that a killed process left, or, if they were just being put in their places, goes on with that.
-func sweepTree(p place, e entry, info fs.FileInfo) error {
+// sweepTree removes the directory of part files that a killed process left, or, if they were just being put in their places, goes on with that. placed
+// says that all are there, whatever the error.
+func sweepTree(p place, e entry, info fs.FileInfo) (placed bool, err error) {
 	switch {
 	case !info.IsDir():
-		return nil
+		return false, nil
 	case e.Inode == 0: // it was about to be made
 		p.r.Remove(e.Part) // if it is empty
-		return nil
+		return false, nil
 	case inode(info) != e.Inode:
-		return nil
+		return false, nil
 	}
 	parts, info, err := openDir(p.r, e.Part)
 	if err != nil {
-		return p.wrap(err)
+		return false, p.wrap(err)
 	}
 	defer parts.Close()
 	if inode(info) != e.Inode { // somebody has replaced it just now
-		return nil
+		return false, nil
 	}
 	var names []string
 	var failed error
@@ -248,16 +255,16 @@ func sweepTree(p place, e entry, info fs.FileInfo) error {
 		failed = cmp.Or(failed, to.put(parts, i))
 	}
 	if failed != nil { // what is left there is the only copy
-		return failed
+		return false, failed
 	}
 	if len(names) > 0 {
 		for _, d := range dirsOf(names) {
 			if err := syncDir(p, d); err != nil && !errors.Is(err, fs.ErrNotExist) { // somebody has removed it since
-				return err
+				return false, err
 			}
 		}
 	}
-	return p.wrap(removeDir(p.r, e.Part, parts))
+	return true, p.wrap(removeDir(p.r, e.Part, parts))
 }
 
 // put renames a part file to its destination, unless that was done before.

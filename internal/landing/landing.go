@@ -383,7 +383,8 @@ func freeSpace(f *os.File) (unit.Bytes, error) {
 // What a landing asks of the file system, in the order of its use. Variables,
 // so that tests can see the order and be a file system that cannot allocate.
 var (
-	allocate = fallocate
-	syncFile = (*os.File).Sync
-	rename   = renameBetween
+	allocate  = fallocate
+	syncFile  = (*os.File).Sync
+	rename    = renameBetween
+	removeAll = (*os.Root).RemoveAll
 )

@@ -414,7 +414,7 @@ func (t *Tree) ReadAt(b []byte, off int64) (n int, err error) {
 }
 
 // Commit puts all files in their places: when it returns nil they are there, whole, and stay there if the
-// power fails. Files that were there before are replaced and leave their permissions and owners as a File's do. After an error
+// power fails; what others have put among the part files and cannot be removed is left for Sweep. Files that were there before are replaced and leave their permissions and owners as a File's do. After an error
 // none has been replaced, unless the text says so. The files may still be read.
 func (t *Tree) Commit() error {
 	t.mu.Lock()
@@ -487,7 +487,7 @@ func (t *Tree) Commit() error {
 	}
 	t.state = committed
 	t.open.allMoved()
-	err = t.dir.wrap(removeDir(t.dir.r, t.part, t.parts))
+	left := removeDir(t.dir.r, t.part, t.parts)
 	t.release(true)
 	for _, d := range dirs {
 		err = errors.Join(err, syncDir(t.dir, d))
@@ -495,7 +495,14 @@ func (t *Tree) Commit() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.r.rememberTree(t.dir, t.source, t.files, infos), t.r.removeEntry(t.entry))
+	if err := t.r.rememberTree(t.dir, t.source, t.files, infos); err != nil {
+		return err
+	}
+	if left != nil {
+		t.note.Names = nil // they are in their places, and it keeps nothing back
+		return t.r.writeEntry(t.entry, t.note)
+	}
+	return t.r.removeEntry(t.entry)
 }
 
 // sync gives the part files their permissions and makes what they hold last, several at a time.

@@ -785,6 +785,55 @@ func TestOthersAmongPartFiles(t *testing.T) {
 	}
 }
 
+// What others have put among the part files and cannot be removed, as in a directory that is another user's, fails nothing whose files are all in their
+// places, and keeps nothing newer back, after a restart neither; a start tries to remove it again.
+func TestOthersThatCannotBeRemoved(t *testing.T) {
+	defer func(f func(*os.Root, string) error) { removeAll = f }(removeAll)
+	foreign := func(dir *os.Root, name string) error {
+		if name == "@eaDir" {
+			return &fs.PathError{Op: "unlinkat", Path: name, Err: syscall.EACCES}
+		}
+		return dir.RemoveAll(name)
+	}
+	for _, crashed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("crashed=%v", crashed), func(t *testing.T) {
+			state, dir := t.TempDir(), t.TempDir()
+			r := openAt(t, state, dir)
+			m := filepath.Join(dir, "m")
+			tr := begin(t, r, m)
+			part := filepath.Join(m, ".freshet.job-1.part")
+			must(t, os.MkdirAll(filepath.Join(part, "@eaDir", "0"), 0o755))
+			removeAll = foreign
+			if crashed {
+				removeAll = func(*os.Root, string) error {
+					r.state.Close()
+					return syscall.EIO
+				}
+				tr.Commit()
+				removeAll = foreign
+				r.Close()
+			} else {
+				must(t, tr.Commit(), tr.Close())
+				if held, err := heldAll(r, m, "s", model); !held || err != nil {
+					t.Errorf("held: %v, %v", held, err)
+				}
+				must(t, r.Close())
+			}
+			wantFiles(t, m, whole)
+			r = openAt(t, state, dir)
+			wantError(t, r.Sweep(), m, "permission denied")
+			must(t, r.CheckTree(m, model))
+			land(t, r, filepath.Join(m, "shard-1"), []byte("newer"), Meta{})
+			wantError(t, r.Sweep(), m)
+			removeAll = (*os.Root).RemoveAll
+			must(t, r.Sweep())
+			wantTree(t, m, "config.json", "empty", "shard-1", "sub/", "sub/deep/", "sub/deep/vocab")
+			wantFiles(t, m, map[string]string{"shard-1": "newer"})
+			wantTree(t, filepath.Join(state, journalDir))
+		})
+	}
+}
+
 // Who reads after Commit does not look among the part files any more: NFS has a stale handle of a directory that is gone, and no file that is not there.
 func TestPartFilesAreNotLookedFor(t *testing.T) {
 	r, dir := openRoots(t)
