@@ -45,7 +45,7 @@ func field(file, name string) string {
 type ticks struct{ all, idle, stolen float64 }
 
 // parseTicks reads the first line of /proc/stat: "cpu", then user, nice, system,
-// idle, iowait, irq, softirq, steal; what follows is in user and nice already.
+// idle, iowait, irq, softirq, steal; what follows is in user and nice already. Who is nice gives way to what is measured: his time is idle time.
 func parseTicks(stat string) (t ticks) {
 	line, _, _ := strings.Cut(stat, "\n")
 	fields := strings.Fields(line)
@@ -59,7 +59,7 @@ func parseTicks(stat string) (t ticks) {
 		}
 		t.all += v
 		switch i {
-		case 3, 4:
+		case 1, 3, 4:
 			t.idle += v
 		case 7:
 			t.stolen = v

@@ -159,8 +159,27 @@ func appendLine(f *os.File, r Result) error {
 func Read(file string) ([]Result, error) {
 	all, _, err := load(file)
 	besides(all)
+	return latest(all), err
+}
+
+// ReadByProcessor is Read, by the processor's name, as if the file had the results of this kind alone: what was measured on
+// another kind later does not take their place.
+func ReadByProcessor(file string) (map[string][]Result, error) {
+	all, _, err := load(file)
+	besides(all)
+	by := map[string][]Result{}
+	for _, r := range all {
+		by[r.Machine.CPU] = append(by[r.Machine.CPU], r)
+	}
+	for cpu, rs := range by {
+		by[cpu] = latest(rs)
+	}
+	return by, err
+}
+
+// latest are the last results of each run.
+func latest(all []Result) (out []Result) {
 	last := map[string]int{}
-	var out []Result
 	for _, r := range all {
 		k := key(r.Suite, r.Cell)
 		if i, ok := last[k]; ok {
@@ -170,7 +189,7 @@ func Read(file string) ([]Result, error) {
 		last[k] = len(out)
 		out = append(out, r)
 	}
-	return out, err
+	return out
 }
 
 // load reads all whole lines of a file, and says where the last of them ends.

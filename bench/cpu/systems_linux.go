@@ -11,6 +11,7 @@ import (
 	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/bench/rivals/bittorrent"
 	"github.com/freshet/freshet/bench/trial"
+	"github.com/freshet/freshet/unit"
 )
 
 // system is one way to bring the object to both nodes.
@@ -31,16 +32,17 @@ var systems = []system{
 	curl(curlPlain, "http"),
 	{
 		name: libtorrent, programs: []string{"python3", "mktorrent"}, versions: [][]string{bench.Debian("python3-libtorrent")},
-		tuning: bittorrent.LibtorrentTuning, prepare: torrents,
-		run: swarm(func(t *pair, node string) string {
-			return bittorrent.Libtorrent(t.Root+"/client.py", t.torrent(node), filepath.Dir(t.path(node)), t.Mark(node), t.Lab.Addr(node).String(), " tuned")
+		tuning:  fmt.Sprintf("%s, pieces of %v; its sessions are up when the clock begins, as Freshet's agents are", bittorrent.LibtorrentTuning, bittorrent.LibtorrentPiece),
+		prepare: sessions,
+		run: swarm(func(t *pair, node string) error {
+			return os.WriteFile(t.begin(node), nil, 0o644)
 		}),
 	},
 	{
 		name: aria, programs: []string{"aria2c", "mktorrent"}, versions: [][]string{{"aria2c", "--version"}},
-		tuning: bittorrent.Aria2Tuning, prepare: torrents,
-		run: swarm(func(t *pair, node string) string {
-			return "NODE=" + node + " exec " + bittorrent.Aria2(t.torrent(node), filepath.Dir(t.path(node)), t.Root+"/hook", "", false)
+		tuning: bittorrent.Aria2Tuning, prepare: func(ctx context.Context, t *pair) error { return torrents(ctx, t, bittorrent.Piece(t.size)) },
+		run: swarm(func(t *pair, node string) error {
+			return t.Shell(node, "NODE="+node+" exec "+bittorrent.Aria2(t.torrent(node), filepath.Dir(t.path(node)), t.Root+"/hook", "", false))
 		}),
 	},
 }
@@ -110,11 +112,35 @@ func curl(name, scheme string) system {
 
 func (t *pair) torrent(node string) string { return filepath.Join(t.Root, node+".torrent") }
 
-// torrents makes a torrent for each node, the first one's with the store as web seed, and has a tracker up.
-func torrents(ctx context.Context, t *pair) error {
-	if err := os.WriteFile(filepath.Join(t.Root, "client.py"), bittorrent.LibtorrentProgram, 0o644); err != nil {
+// begin is the file for which a node's client waits that is up beforehand.
+func (t *pair) begin(node string) string { return filepath.Join(t.Root, node+".begin") }
+
+// sessions makes torrents, and has a session of libtorrent up on each node.
+func sessions(ctx context.Context, t *pair) error {
+	if err := torrents(ctx, t, bittorrent.LibtorrentPiece); err != nil {
 		return err
 	}
+	program := filepath.Join(t.Root, "client.py")
+	if err := os.WriteFile(program, bittorrent.LibtorrentProgram, 0o644); err != nil {
+		return err
+	}
+	for _, node := range []string{first, second} {
+		client := bittorrent.Libtorrent(program, t.torrent(node), filepath.Dir(t.path(node)), t.Mark(node), t.Lab.Addr(node).String(), " tuned wait="+t.begin(node))
+		if err := t.Shell(node, "exec "+client); err != nil {
+			return err
+		}
+		if err := t.Await(ctx, func() bool {
+			_, err := os.Stat(t.Mark(node) + ".up")
+			return err == nil
+		}); err != nil {
+			return fmt.Errorf("wait for the session on the %s node: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// torrents makes a torrent for each node, the first one's with the store as web seed, and has a tracker up.
+func torrents(ctx context.Context, t *pair, piece unit.Bytes) error {
 	hook := fmt.Sprintf("#!/bin/sh\nsync %s\n: >%s\n", t.path("$NODE"), t.Mark("$NODE")) // what aria2 calls when it has all
 	if err := os.WriteFile(filepath.Join(t.Root, "hook"), []byte(hook), 0o755); err != nil {
 		return err
@@ -124,23 +150,23 @@ func torrents(ctx context.Context, t *pair) error {
 		return err
 	}
 	for node, web := range map[string]string{first: t.Web(object), second: ""} {
-		if err := t.Run(ctx, trial.Store, bittorrent.Make(t.Stored(object), bittorrent.Piece(t.size), tracker+"/announce", web, t.torrent(node))...); err != nil {
+		if err := t.Run(ctx, trial.Store, bittorrent.Make(t.Stored(object), piece, tracker+"/announce", web, t.torrent(node))...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// swarm starts a client on each node, the second one's when the first one can be found.
-func swarm(client func(t *pair, node string) string) func(context.Context, *pair) error {
+// swarm has a client begin on each node, on the second one when the first one can be found.
+func swarm(begin func(t *pair, node string) error) func(context.Context, *pair) error {
 	return func(ctx context.Context, t *pair) error {
-		if err := t.Shell(first, client(t, first)); err != nil {
+		if err := begin(t, first); err != nil {
 			return err
 		}
 		if err := t.Await(ctx, func() bool { return t.tracker.Peers() > 0 }); err != nil {
 			return fmt.Errorf("wait for the first client at the tracker: %w", err)
 		}
-		if err := t.Shell(second, client(t, second)); err != nil {
+		if err := begin(t, second); err != nil {
 			return err
 		}
 		return errors.Join(t.through(ctx, first), t.through(ctx, second))

@@ -18,9 +18,9 @@ import (
 // Tuned, and with the store as web seed, its sessions are up beforehand, as Freshet's agents are: the clock begins when all are told to begin.
 func libtorrent(source string, tuned bool) System {
 	if tuned && source == "web" {
-		s := libtorrentIn(256*unit.KiB, source, tuned)
+		s := libtorrentIn(bittorrent.LibtorrentPiece, source, tuned)
 		s.Name = "libtorrent web tuned"
-		s.Tuning += ", pieces of 256 KiB; its sessions are up when the clock begins, as Freshet's agents are"
+		s.Tuning += fmt.Sprintf(", pieces of %v", bittorrent.LibtorrentPiece) + "; its sessions are up when the clock begins, as Freshet's agents are"
 		return s
 	}
 	return libtorrentIn(0, source, tuned)

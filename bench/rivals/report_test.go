@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/unit"
@@ -175,6 +176,10 @@ func TestClaimsOfEachCell(t *testing.T) {
 			"medium", map[string][]float64{best: five(10.6), "a": five(10.4), "b": five(10.7)}, nil,
 			"makespan of " + best + " over that of the first rival that is not near the bound, b", "met",
 		},
+		{
+			"medium", map[string][]float64{best: five(10.6), "a": five(10.4), "b": {10.7}, "c": five(11)}, nil, // one that can decide
+			"makespan of " + best + " over that of the first rival that is not near the bound, c", "met",
+		},
 	} {
 		k, err := kindOf(c.cell)
 		if err != nil {
@@ -214,6 +219,14 @@ func TestMissing(t *testing.T) {
 	}
 	rs := slices.Concat(runs(trialScale, kinds[0], narrow), runs(trialScale, kinds[2], complete),
 		runs(scale{nodes: 5, rate: trialScale.rate, size: trialScale.size}, kinds[1], complete)) // of another scale
+	for i, r := range rs { // who was alone has only itself to blame for busy processors
+		if r.Params["cell"] == kinds[0].name && (r.Algorithm == "flat rclone" || r.Algorithm == "flat aws-cli") {
+			rs[i].Busy = 0.9
+			if r.Algorithm == "flat rclone" {
+				rs[i].Beside = 1
+			}
+		}
+	}
 	got := map[string]string{}
 	for line := range strings.Lines(missing(rs, trialScale)) {
 		title, lack, ok := strings.Cut(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "- "), ": ")
@@ -222,7 +235,7 @@ func TestMissing(t *testing.T) {
 		}
 	}
 	for title, want := range map[string]string{
-		"4 nodes, the store narrow":         best + " (4), aria2 web (1), udpcast (3), chain, mpi bcast",
+		"4 nodes, the store narrow":         best + " (4), aria2 web (1), udpcast (3), flat rclone, chain, mpi bcast",
 		"4 nodes, the store medium":         best + " (0), all others",
 		"4 nodes, the store wide":           "",
 		"32 nodes, the store narrow":        best + " (0), libtorrent web tuned (0), aria2 web (0), udpcast (0)",
@@ -353,6 +366,31 @@ func TestReport(t *testing.T) {
 		if err != nil || !strings.Contains(string(svg), "slow one") || strings.Contains(string(svg), "hung one") {
 			t.Errorf("%s: %v, %d bytes", name, err, len(svg))
 		}
+	}
+}
+
+// TestCosts: ours and the heavy rival stand beside each other by the processor that both were measured on, a run of earlier settings nowhere.
+func TestCosts(t *testing.T) {
+	on := func(cpu string, hour int, tuning string, by map[string][]float64) []bench.Result {
+		rs := runs(trialScale, kinds[0], by)
+		for i := range rs {
+			rs[i].Machine.CPU, rs[i].Notes["tuning"], rs[i].Start = cpu, tuning, time.Unix(int64(3600*hour), 0)
+		}
+		return rs
+	}
+	got := costs(map[string][]bench.Result{
+		"A": on("A", 2, "new", map[string][]float64{best: {12, 16, 20}, heavy: {40, 40, 40}}),
+		"B": on("B", 3, "new", map[string][]float64{best: {12}, heavy: {16, 20}}),
+		"C": on("C", 1, "old", map[string][]float64{best: {12}, heavy: {16}}),
+		"D": on("D", 3, "new", map[string][]float64{best: {12}}),
+	})
+	_, rows, _ := strings.Cut(got, "| --- |\n")
+	want := "| 4 nodes, the store narrow | A | c | 4.00 | 10.00 | 0.40 (0.30–0.50) | 3 |\n| 4 nodes, the store narrow | B | c | 3.00 | 4.50 | 0.75 (0.75–0.75) | 1 |\n"
+	if rows != want {
+		t.Errorf("rows:\n%swant:\n%s", rows, want)
+	}
+	if got := costs(nil); got != "" {
+		t.Errorf("of nothing: %q", got)
 	}
 }
 

@@ -63,5 +63,8 @@ func Libtorrent(program, torrent, save, mark, addr, words string) string {
 	return fmt.Sprintf("python3 -X faulthandler %s %s %s %s %s%s", program, torrent, save, mark, addr, words)
 }
 
+// LibtorrentPiece is the size of pieces with which "tuned" was the fastest and took the least processor time of those that were tried; bench/rivals has them.
+const LibtorrentPiece = 256 * unit.KiB
+
 // LibtorrentTuning says what "tuned" sets.
 const LibtorrentTuning = "TCP alone, no limit of slots, one piece a web request and two under way, rarest first from the start, queues of a second; all of it in bittorrent/libtorrent.py"
