@@ -110,13 +110,15 @@ func (w *world) slots(i int) {
 	}
 	for _, c := range n.ex.Rechoke(w.now) {
 		p := &n.peers[c.Peer]
-		if !c.Choked {
+		k := w.nodes[p.node].peers[p.mine].in
+		switch {
+		case !c.Choked:
+			if k >= 0 {
+				w.choked(k, p.delay) // before it
+			}
 			w.after(p.delay, event{kind: evUnchoke, node: p.node, peer: p.mine})
-			continue
-		}
-		w.after(p.delay, event{kind: evChoke, node: p.node, peer: p.mine})
-		if c := w.nodes[p.node].peers[p.mine].in; c >= 0 {
-			w.choke(c)
+		case k < 0 || !w.choke(k):
+			w.after(p.delay, event{kind: evChoke, node: p.node, peer: p.mine})
 		}
 	}
 }
@@ -302,6 +304,7 @@ func (w *world) settle(k int32) {
 			c.queue = c.queue[:copy(c.queue, c.queue[1:])]
 		}
 		w.block(int(c.to), int(c.rank), p, b)
+		w.choked(k, 0)
 		c = &w.conns[k]
 	}
 	c.carry = 0
@@ -389,17 +392,26 @@ func (w *world) cancelled(i, rank int, r exchange.Request) {
 	w.goOn(c)
 }
 
-// choke empties a queue, but for the block that is being sent.
-func (w *world) choke(k int32) {
+// choke empties a queue, but for the block that is being sent. The receiver is told behind that, if there is one: there is one connection for both.
+func (w *world) choke(k int32) (behind bool) {
 	w.settle(k)
 	c := &w.conns[k]
-	if len(c.queue) > 0 && c.carry > 0 {
+	if c.chokes = len(c.queue) > 0 && c.carry > 0; c.chokes {
 		c.queue = c.queue[:1]
 		c.queue[0].Hi, c.queued = c.queue[0].Lo+1, 1
 	} else {
 		c.queue, c.queued, c.carry = c.queue[:0], 0, 0
 	}
 	w.goOn(c)
+	return c.chokes
+}
+
+// choked tells a receiver what was to be told behind the block that has come, or comes no more.
+func (w *world) choked(k int32, delay float64) {
+	if c := &w.conns[k]; c.chokes {
+		c.chokes = false
+		w.after(delay, event{kind: evChoke, node: c.to, peer: c.rank})
+	}
 }
 
 // cut ends what moves on a conn.
@@ -407,5 +419,6 @@ func (w *world) cut(k int32) {
 	w.settle(k)
 	c := &w.conns[k]
 	c.queue, c.queued, c.carry = c.queue[:0], 0, 0
+	w.choked(k, 0)
 	w.goOn(c)
 }

@@ -152,6 +152,7 @@ type conn struct {
 	queue    []exchange.Request
 	queued   int     // blocks in it
 	carry    float64 // bytes of the first block that have come
+	chokes   bool    // the receiver hears that it is served no longer behind the block that is on its way
 }
 
 // world is s before anything has happened.
