@@ -2,6 +2,7 @@ package steal
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/freshet/freshet/unit"
@@ -80,7 +81,8 @@ func (t *Twice) Note(store, peers unit.Bytes, reads, idle bool, now time.Time) {
 		t.most = max(t.most, s+p)
 		if reads {
 			if len(t.samples) == mostSamples {
-				t.samples = t.samples[1:]
+				k := max(0, slices.IndexFunc(t.samples, t.crowded)) // what was learnt while there was room is known for longer
+				t.samples = slices.Delete(t.samples, k, k+1)
 			}
 			t.samples = append(t.samples, sample{s, s + p})
 		}
@@ -100,14 +102,15 @@ func (w window) rates(end window) (store, peers unit.Bandwidth) {
 	return unit.Bandwidth(float64(end.store-w.store) / s), unit.Bandwidth(float64(end.peers-w.peers) / s)
 }
 
-// Rate is what the store would give, as far as is known.
+// crowded says that there was no room for more.
+func (t *Twice) crowded(s sample) bool { return s.all >= full*t.most }
+
+// Rate is what the store would give, as far as is known: at least what it ever gave.
 func (t *Twice) Rate() (r unit.Bandwidth) {
 	room := false
 	for _, s := range t.samples {
-		if s.all < full*t.most {
-			room = true
-			r = max(r, s.store)
-		}
+		room = room || !t.crowded(s)
+		r = max(r, s.store)
 	}
 	if !room && len(t.samples) > 0 {
 		return t.most

@@ -1,14 +1,15 @@
 package steal
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
 	"github.com/freshet/freshet/unit"
 )
 
-// A node reads with up to store beside peers, both through a link, for three seconds, and has
-// nothing to read for three more. Whether it is to read more then depends on what the store would give it.
+// A node reads with up to store beside peers, both through a link, for three seconds or for so long, and has
+// nothing to read for three more, in which peers may give less. Whether it is to read more then depends on what the store would give it.
 func TestTwice(t *testing.T) {
 	const link = 100 * unit.MBps
 	for _, tt := range []struct {
@@ -18,24 +19,31 @@ func TestTwice(t *testing.T) {
 		peers  unit.Bandwidth
 		copies float64
 		want   bool
+		long   int            // steps; 0: three seconds
+		then   unit.Bandwidth // from peers; 0: as before
 	}{
-		{"narrow store", 6 * unit.MBps, true, 94 * unit.MBps, 0, false},
-		{"a quarter of the link, and peers fill it", 25 * unit.MBps, true, 95 * unit.MBps, 0, false},
-		{"a quarter of the link, and peers hardly give", 25 * unit.MBps, true, 10 * unit.MBps, 0, true},
-		{"wide store, and peers have narrow uplinks", link, true, 60 * unit.MBps, 0, true},
-		{"wide store, and peers all but fill the link", link, true, 95 * unit.MBps, 0, false},
-		{"wide store, and never any room beside peers", link, false, 60 * unit.MBps, 0, true},
-		{"capped at one copy", link, true, 10 * unit.MBps, 1, false},
-		{"capped at a little more", link, true, 10 * unit.MBps, 1.5, true},
-		{"peers alone", 0, true, 10 * unit.MBps, 0, false},
+		{name: "narrow store", store: 6 * unit.MBps, ramp: true, peers: 94 * unit.MBps},
+		{name: "narrow store, and peers give less after a long time", store: 6 * unit.MBps, ramp: true, peers: 94 * unit.MBps, long: 600, then: 60 * unit.MBps},
+		{name: "a quarter of the link, and peers fill it", store: 25 * unit.MBps, ramp: true, peers: 95 * unit.MBps},
+		{name: "a quarter of the link, and peers hardly give", store: 25 * unit.MBps, ramp: true, peers: 10 * unit.MBps, want: true},
+		{name: "wide store, and peers have narrow uplinks", store: link, ramp: true, peers: 60 * unit.MBps, want: true},
+		{name: "wide store, and peers all but fill the link", store: link, ramp: true, peers: 95 * unit.MBps},
+		{name: "wide store, and never any room beside peers", store: link, peers: 60 * unit.MBps, want: true},
+		{name: "capped at one copy", store: link, ramp: true, peers: 10 * unit.MBps, copies: 1},
+		{name: "capped at a little more", store: link, ramp: true, peers: 10 * unit.MBps, copies: 1.5, want: true},
+		{name: "peers alone", ramp: true, peers: 10 * unit.MBps},
 	} {
 		tw := NewTwice(unit.GiB, 16, tt.copies)
 		now := time.Unix(1, 0)
 		var store, peers float64
 		const step = 50 * time.Millisecond
-		for i := range 120 {
-			reads, idle := i < 60 && tt.store > 0, i >= 60
+		long := cmp.Or(tt.long, 60)
+		for i := range long + 60 {
+			reads, idle := i < long && tt.store > 0, i >= long
 			p := tt.peers
+			if idle {
+				p = cmp.Or(tt.then, p)
+			}
 			if tt.ramp && i < 10 {
 				p = 0
 			}

@@ -37,12 +37,13 @@ func (w *world) divide() {
 	if w.policy.alone {
 		for i := range w.nodes {
 			w.nodes[i].works = steal.NewNode(0, 1, steal.Divide(w.Layout.Count(), []int{0}, w.policy.PerWork), false)
-			w.nodes[i].turns = &steal.Turns{}
+			w.nodes[i].turns, w.nodes[i].twice = &steal.Turns{}, &steal.Twice{}
 		}
 		return
 	}
 	d := steal.Divide(w.Layout.Count(), owners, w.policy.PerWork)
 	for i := range w.nodes {
+		w.nodes[i].twice = steal.NewTwice(w.Layout.Size, len(owners), 0)
 		w.nodes[i].works = steal.NewNode(i, len(w.nodes), d, w.policy.Steals)
 		w.nodes[i].turns = &steal.Turns{}
 		if w.policy.Adapts {

@@ -145,6 +145,9 @@ func (w *world) wake() {
 			w.slots(i)
 			w.after(turnEvery, event{kind: evTick, node: int32(i)})
 		}
+		if w.nodes[i].numb {
+			w.feel(i)
+		}
 	}
 }
 

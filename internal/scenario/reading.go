@@ -79,9 +79,10 @@ func (w *world) fetch(i int) {
 	for n.busy() < min(w.streams(i)+n.resting(), len(n.fetches)) { // what a node inherits may be due before what rests
 		works, span := w.take(i)
 		if len(works) == 0 {
-			break
-		}
-		if !w.begins(i, works, span) {
+			if !w.again(i) {
+				break
+			}
+		} else if !w.begins(i, works, span) {
 			n.end(works)
 		}
 	}
@@ -129,14 +130,58 @@ func (w *world) begins(i int, works []int, span piece.Range) bool {
 			take[p-span.Lo], any = true, true
 		}
 	}
-	if !any {
-		return false
+	if any {
+		w.order(i, works, span, take)
 	}
+	return any
+}
+
+// order asks the store, over a connection that is free, for what is to be taken of span.
+func (w *world) order(i int, works []int, span piece.Range, take []bool) {
+	n := &w.nodes[i]
 	w.clock(n)
 	k := slices.IndexFunc(n.fetches, func(f fetch) bool { return !f.busy })
 	f := &n.fetches[k]
 	f.busy, f.works, f.span, f.take, f.at, f.came, f.moved = true, works, span, take, span.Lo, 0, w.sim.Now()
 	w.ask(i, k)
+}
+
+// spare says whether there is nothing that a node was to read, and it may read what others have.
+func (w *world) spare(i int) bool {
+	n := &w.nodes[i]
+	return w.policy.Adapts && !n.late && n.imports == nil && !n.turns.Shares() && !n.works.Busy()
+}
+
+// again begins to read a piece that others have, where peers give less than the store would (steal.Twice): rather one that nobody was asked for, else one
+// that a peer still owes. It returns false if there is none.
+func (w *world) again(i int) bool {
+	n := &w.nodes[i]
+	if !w.spare(i) || !n.works.Idle() || !n.twice.Pays(w.Layout.Piece) {
+		return false
+	}
+	var held []int
+	for r := range n.ex.Have().Missing() {
+		for p := r.Lo; p < r.Hi; p++ {
+			if n.ex.Held(p) && !slices.ContainsFunc(n.fetches, func(f fetch) bool { return f.busy && f.at <= p && p < f.span.Hi }) {
+				held = append(held, p)
+			}
+		}
+	}
+	n.rng.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
+	k := slices.IndexFunc(held, n.ex.Reserve)
+	if k < 0 {
+		k = slices.IndexFunc(held, func(p int) bool {
+			n.drop(p)
+			w.sendCancels(i, n.ex.Abandon(p))
+			return n.ex.Reserve(p)
+		})
+	}
+	if k < 0 {
+		return false
+	}
+	_, size := w.Layout.Span(held[k])
+	n.twice.Spend(size)
+	w.order(i, nil, piece.Range{Lo: held[k], Hi: held[k] + 1}, []bool{true})
 	return true
 }
 
@@ -216,7 +261,7 @@ func (w *world) turn(i int) {
 	n.turns.Note(read, busy > 0, n.ex.Had(), w.now)
 	for k := range n.fetches {
 		f := &n.fetches[k]
-		if !f.busy || f.rests || n.turns.May(n.works.PlaceOf(f.works[0]), n.ex.Had()) {
+		if !f.busy || f.rests || len(f.works) == 0 || n.turns.May(n.works.PlaceOf(f.works[0]), n.ex.Had()) {
 			continue
 		}
 		w.interrupt(i, k)
@@ -246,14 +291,34 @@ func (n *node) reading(w *world) (read unit.Bytes, busy int) {
 	return unit.Bytes(sum), busy
 }
 
-// feel looks at how fast a node reads from the store, as long as there is anything to read.
+// given is what has come to a node from peers so far, of blocks that are on their way, too.
+func (w *world) given(i int) unit.Bytes {
+	n := &w.nodes[i]
+	sum := n.fromPeers
+	for k := range n.peers {
+		if in := n.peers[k].in; in >= 0 {
+			sum += w.conns[in].carry + w.sim.SoFar(w.conns[in].flow)
+		}
+	}
+	return unit.Bytes(sum)
+}
+
+// feel looks at how fast a node reads from the store, as long as there is anything to read, be it what others have; when nothing has come anywhere for
+// long it leaves that until something does.
 func (w *world) feel(i int) {
 	n := &w.nodes[i]
-	if n.killed || n.done >= 0 || n.ex.Covered() {
+	n.numb = false
+	covered, spare := n.ex.Covered(), w.spare(i)
+	switch {
+	case n.killed || n.done >= 0 || covered && !spare:
+		return
+	case covered && w.sim.Now()-w.moved >= quiet:
+		n.numb, w.dozes = true, true
 		return
 	}
 	read, busy := n.reading(w)
 	n.appetite.Read(read, busy, w.now)
+	n.twice.Note(read, w.given(i), busy > 0, spare && n.ex.Offered() > 0, w.now)
 	w.fetch(i)
 	w.after(feelEvery, event{kind: evFeel, node: int32(i)})
 }

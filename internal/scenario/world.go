@@ -83,6 +83,7 @@ type node struct {
 	works    *steal.Node
 	appetite *steal.Appetite
 	turns    *steal.Turns
+	twice    *steal.Twice
 	rng      *rand.Rand
 	peers    []peer
 	waves    []wave // peers by delay
@@ -111,6 +112,7 @@ type node struct {
 	stops     int32 // how often it was stopped
 	yields    bool  // it looks who is ahead
 	dozes     bool  // it does not look whom it serves
+	numb      bool  // nor at how fast it reads
 	joined    float64
 	opened    float64 // when it passed the barrier
 	isOpen    bool
