@@ -105,12 +105,14 @@ func (w window) rates(end window) (store, peers unit.Bandwidth) {
 // crowded says that there was no room for more.
 func (t *Twice) crowded(s sample) bool { return s.all >= full*t.most }
 
-// Rate is what the store would give, as far as is known: at least what it ever gave.
+// Rate is what the store would give, as far as is known.
 func (t *Twice) Rate() (r unit.Bandwidth) {
 	room := false
 	for _, s := range t.samples {
-		room = room || !t.crowded(s)
-		r = max(r, s.store)
+		if !t.crowded(s) {
+			room = true
+			r = max(r, s.store)
+		}
 	}
 	if !room && len(t.samples) > 0 {
 		return t.most
