@@ -519,7 +519,7 @@ func (n *node) tick(ctx context.Context) {
 	n.takeTurns()
 	n.appetite.Read(fromStore, n.atStore(), n.now)
 	idle := n.spare() && n.ex.Offered() > 0 && !n.now.Before(n.quiet) // a pause of the store says nothing of peers
-	arrived := unit.Bytes(n.arrived.Load()) // whole blocks would come in lumps
+	arrived := unit.Bytes(n.arrived.Load())                           // whole blocks would come in lumps
 	n.twice.Note(fromStore, arrived, n.atStore() > 0, idle, n.now)
 	if read := n.fromStore.Load(); read != n.seenStore {
 		n.seenStore, n.came = read, n.now
