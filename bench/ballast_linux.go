@@ -59,9 +59,11 @@ func NewBallast(size unit.Bytes) (b *Ballast, err error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
+	ready := make(chan error)
 	b.wg.Go(func() {
 		runtime.LockOSThread() // for good: it ends with the goroutine, since no other should have its priority
-		if b.err = first(); b.err != nil {
+		err := first()
+		if ready <- err; err != nil {
 			return
 		}
 		tick := time.NewTicker(ballastEvery)
@@ -75,6 +77,9 @@ func NewBallast(size unit.Bytes) (b *Ballast, err error) {
 			}
 		}
 	})
+	if err := <-ready; err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
 	return b, nil
 }
 
