@@ -178,6 +178,7 @@ type row struct {
 	nodes, pieces  int
 	links          string
 	narrow, medium map[string]float64 // nil: it was not run
+	commits        []string           // that they are of
 }
 
 // rows are the results as the table has them.
@@ -202,6 +203,9 @@ func rows(rs []bench.Result) (all []row, err error) {
 		} else {
 			all[k].medium = r.Numbers
 		}
+		if !slices.Contains(all[k].commits, r.Commit) {
+			all[k].commits = append(all[k].commits, r.Commit)
+		}
 	}
 	slices.SortFunc(all, func(a, b row) int {
 		return cmp.Or(cmp.Compare(a.nodes, b.nodes), cmp.Compare(a.pieces, b.pieces), cmp.Compare(a.links, b.links))
@@ -212,12 +216,12 @@ func rows(rs []bench.Result) (all []row, err error) {
 // table is the rows in Markdown. missed is the first run that is farther from its bound than it may be, or empty.
 func table(all []row) (text, missed string) {
 	var b strings.Builder
-	b.WriteString("| nodes | pieces | links | narrow | medium | at most | CPU | memory |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| nodes | pieces | links | narrow | medium | at most | CPU | memory | commit |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, r := range all {
 		limit, limited := most[[2]int{r.nodes, r.pieces}]
 		ratio := func(store string, numbers map[string]float64) string {
 			if numbers == nil {
-				return ""
+				return "not run"
 			}
 			if x := numbers["ratio"]; limited && x > limit && missed == "" {
 				missed = fmt.Sprintf("%d nodes, %d pieces, links %s, store %s: %.3f times the bound, want %.2f", r.nodes, r.pieces, r.links, store, x, limit)
@@ -232,7 +236,7 @@ func table(all []row) (text, missed string) {
 		if limited {
 			want = fmt.Sprintf("%.2f", limit)
 		}
-		fmt.Fprintf(&b, "| %d | %d | %s | %s | %s | %s | %s s | %s GiB |\n", r.nodes, r.pieces, r.links, ratio("narrow", r.narrow), ratio("medium", r.medium), want, short(cpu), short(peak))
+		fmt.Fprintf(&b, "| %d | %d | %s | %s | %s | %s | %s s | %s GiB | %s |\n", r.nodes, r.pieces, r.links, ratio("narrow", r.narrow), ratio("medium", r.medium), want, short(cpu), short(peak), strings.Join(r.commits, ", "))
 	}
 	return b.String(), missed
 }
@@ -272,7 +276,7 @@ var page = template.Must(template.New("README.md").Parse(`# Broadcasts to thousa
 
 Nodes on one switch, links of 1 Gbit/s with 0.1 ms, pieces of 4 MiB, ` + "`stream`" + `, one seed: makespan / bound. *Narrow*: each node gets 0.06 of a link of
 1 Gbit/s from the store, *medium*: 0.25. *Every second half*: every second node's link has half of the rate. Where links are uneven the bound is that of the slowest. *At most* is
-what is aimed at. CPU and memory are those of one simulation, the larger of the two. [docs/scenario.md](../../docs/scenario.md) says what is simulated.
+what is aimed at. CPU and memory are those of one simulation, the larger of the two; the commit is that of the simulation. [docs/scenario.md](../../docs/scenario.md) says what is simulated.
 
 {{.Table}}
 ## How it was made

@@ -73,7 +73,7 @@ func TestReport(t *testing.T) {
 		t.Helper()
 		var lines []byte
 		for i, store := range []string{"medium", "narrow"} {
-			line, err := json.Marshal(bench.Result{Suite: "scale", Numbers: map[string]float64{"ratio": ratio + float64(i)/100, "cpu_s": 2, "peak_gib": 0.5},
+			line, err := json.Marshal(bench.Result{Suite: "scale", Commit: "c", Numbers: map[string]float64{"ratio": ratio + float64(i)/100, "cpu_s": 2, "peak_gib": 0.5},
 				Cell: bench.Cell{Params: bench.Params{"nodes": "1000", "pieces": "256", "links": alike, "store": store}}})
 			if err != nil {
 				t.Fatal(err)
@@ -91,7 +91,7 @@ func TestReport(t *testing.T) {
 		return string(page), said
 	}
 	page, err := report(1.10)
-	if want := "| 1000 | 256 | alike | 1.110 | 1.100 | 1.12 | 2 s | 0.5 GiB |"; err != nil || !strings.Contains(page, want) {
+	if want := "| 1000 | 256 | alike | 1.110 | 1.100 | 1.12 | 2 s | 0.5 GiB | c |"; err != nil || !strings.Contains(page, want) {
 		t.Errorf("%v; want %s in\n%s", err, want, page)
 	}
 	if _, err := report(1.115); err == nil || !strings.Contains(err.Error(), "store narrow: 1.125 times the bound, want 1.12") {
