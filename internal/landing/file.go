@@ -411,6 +411,17 @@ func (r *Roots) removeMade(p place, dirs []string) {
 	}
 }
 
+// removeEmpty removes those of dirs, outermost first in the list, that are empty. What is in use by now is nobody's to remove. It needs r.mu.
+func (r *Roots) removeEmpty(p place, dirs []string) {
+	for _, d := range dirs {
+		r.made[filepath.Join(p.real, d)] = true
+	}
+	r.removeMade(p, dirs)
+	for _, d := range dirs {
+		delete(r.made, filepath.Join(p.real, d))
+	}
+}
+
 // inode is the number by which a file system knows a file.
 func inode(info fs.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -175,13 +175,7 @@ func (r *Roots) sweep(name string) error {
 			return p.wrap(err)
 		}
 	}
-	for _, d := range e.Made {
-		r.made[filepath.Join(p.real, d)] = true
-	}
-	r.removeMade(p, e.Made)
-	for _, d := range e.Made { // what is in use by now is nobody's to remove
-		delete(r.made, filepath.Join(p.real, d))
-	}
+	r.removeEmpty(p, e.Made)
 	delete(r.left, name)
 	return r.state.Remove(name)
 }

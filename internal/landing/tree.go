@@ -434,7 +434,15 @@ func (t *Tree) Commit() error {
 		return err
 	}
 	dirs := t.dirs()
-	made := append(slices.Clone(t.note.Made), t.part)
+	var fresh []string
+	defer func() {
+		if t.state != landing {
+			return
+		}
+		t.r.mu.Lock()
+		defer t.r.mu.Unlock()
+		t.r.removeEmpty(t.dir, fresh)
+	}()
 	for _, d := range dirs {
 		if info, err := t.dir.r.Stat(d); err == nil && info.IsDir() {
 			continue
@@ -442,8 +450,9 @@ func (t *Tree) Commit() error {
 		if err := t.dir.r.Mkdir(d, 0o755); err != nil {
 			return t.dir.wrap(err)
 		}
-		made = append(made, d)
+		fresh = append(fresh, d)
 	}
+	made := slices.Concat(t.note.Made, fresh, []string{t.part})
 	if err := syncBelow(t.parts, "."); err != nil {
 		return fmt.Errorf("sync directory of %w", t.dir.wrap(err))
 	}

@@ -332,23 +332,30 @@ func TestSweepThatCannotEnd(t *testing.T) {
 	wantTree(t, filepath.Join(state, journalDir))
 }
 
-// A file that cannot be renamed when others have been is told of.
+// A file that cannot be renamed when others have been is told of, and of directories that were made those go which are empty.
 func TestTreeThatCannotBePutInItsPlace(t *testing.T) {
 	defer func(m func(*os.Root, string, *os.Root, string) error) { rename = m }(rename)
-	r, dir := openRoots(t)
-	m, done := filepath.Join(dir, "m"), 0
-	rename = func(from *os.Root, name string, to *os.Root, as string) error {
-		if done++; done == 2 {
-			return syscall.EIO
+	for fails, left := range map[int][]string{1: nil, 2: {"shard-1"}} {
+		r, dir := openRoots(t)
+		m, done := filepath.Join(dir, "m"), 0
+		must(t, os.Mkdir(m, 0o755))
+		rename = func(from *os.Root, name string, to *os.Root, as string) error {
+			if done++; done == fails {
+				return syscall.EIO
+			}
+			return renameBetween(from, name, to, as)
 		}
-		return renameBetween(from, name, to, as)
-	}
-	tr := begin(t, r, m)
-	wantError(t, tr.Commit(), "config.json", "1 of 4 files")
-	tr.Close()
-	wantTree(t, m, "shard-1", "sub/", "sub/deep/")
-	if held, err := heldAll(r, m, "s", model[:1]); held || err != nil {
-		t.Errorf("held: %v, %v", held, err)
+		tr := begin(t, r, m)
+		told := []string{"input/output error"}
+		if fails > 1 {
+			told = []string{"config.json", "1 of 4 files"}
+		}
+		wantError(t, tr.Commit(), told...)
+		tr.Close()
+		wantTree(t, m, left...)
+		if held, err := heldAll(r, m, "s", model[:1]); held || err != nil {
+			t.Errorf("held: %v, %v", held, err)
+		}
 	}
 }
 
