@@ -519,8 +519,7 @@ func (n *node) tick(ctx context.Context) {
 	n.takeTurns()
 	n.appetite.Read(fromStore, n.atStore(), n.now)
 	idle := n.spare() && n.ex.Offered() > 0 && !n.now.Before(n.quiet) // a pause of the store says nothing of peers
-	arrived := unit.Bytes(n.arrived.Load())                           // whole blocks would come in lumps
-	n.twice.Note(fromStore, arrived, n.atStore() > 0, idle, n.now)
+	n.twice.Note(fromStore, n.fromPeers, n.atStore() > 0, idle, n.now)
 	if read := n.fromStore.Load(); read != n.seenStore {
 		n.seenStore, n.came = read, n.now
 		if !n.rescuing {
@@ -534,7 +533,7 @@ func (n *node) tick(ctx context.Context) {
 	}
 	n.convict()
 	n.forsaken()
-	n.ex.Carried(fromStore+arrived, n.now)
+	n.ex.Carried(fromStore+unit.Bytes(n.arrived.Load()), n.now)
 	n.expelHoarders()
 	every := reportEvery
 	if n.done {
