@@ -90,7 +90,7 @@ func ranked(rs []bench.Result, p bench.Params, number string) (names []string) {
 const (
 	tight  = 1.05 // of the bound: what is level there is as good as there can be
 	level  = 1.02
-	behind = 1.5  // of the bound: who is farther from it is seen to be so with one run
+	behind = 2    // of the bound: who is farther from it is seen to be so with one run
 	copies = 1.02 // of the object: what may leave the store, or cross between sites
 )
 
