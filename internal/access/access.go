@@ -30,6 +30,7 @@ import (
 
 const (
 	least      = 4 * unit.KiB  // of a place, if the object is as large
+	leastOf    = unit.KiB      // likewise, if it is one of several, which have a place each
 	most       = 64 * unit.KiB // likewise
 	nonceBytes = 16
 )
@@ -49,26 +50,38 @@ type Challenge struct {
 // bytes, at least 4 KiB and at most 64 KiB, so that the reading of many nodes stays
 // far below what the object itself costs. Without ranges it is the beginning.
 func Draw(o objstore.Object) Challenge {
-	c := Challenge{Size: min(max(o.Size>>16, least), most, o.Size), Nonce: make([]byte, nonceBytes)}
+	c := Challenge{Nonce: make([]byte, nonceBytes)}
 	rand.Read(c.Nonce) // does not fail
-	if o.Ranges && o.Size > c.Size {
-		at, err := rand.Int(rand.Reader, big.NewInt(int64(o.Size-c.Size)+1))
+	c.Off, c.Size = place(o, least)
+	return c
+}
+
+// place draws one in an object, of at least so many bytes.
+func place(o objstore.Object, least unit.Bytes) (off, size unit.Bytes) {
+	size = min(max(o.Size>>16, least), most, o.Size)
+	if o.Ranges && o.Size > size {
+		at, err := rand.Int(rand.Reader, big.NewInt(int64(o.Size-size)+1))
 		if err != nil {
 			panic(err) // the system's randomness does not fail
 		}
-		c.Off = unit.Bytes(at.Int64())
+		off = unit.Bytes(at.Int64())
 	}
-	return c
+	return off, size
 }
 
 var errImproper = errors.New("the job has no proper challenge for the proof of access: run the same release of Freshet on the control plane and on the nodes")
 
 // check says whether c can be a challenge for an object of so many bytes.
 func (c Challenge) check(size unit.Bytes) error {
-	if len(c.Nonce) != nonceBytes || c.Off < 0 || c.Size < min(least, size) || c.Size > most || c.Off > size-c.Size {
+	if len(c.Nonce) != nonceBytes || !proper(c.Off, c.Size, size, least) {
 		return errImproper
 	}
 	return nil
+}
+
+// proper says whether a place lies in an object of size bytes, and is as large as one has to be.
+func proper(off, n, size, least unit.Bytes) bool {
+	return off >= 0 && n >= min(least, size) && n <= most && off <= size-n
 }
 
 // Witness is a node that has read the place of a job's challenge.

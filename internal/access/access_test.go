@@ -140,6 +140,10 @@ func TestPlacesInSeveralObjects(t *testing.T) {
 		t.Errorf("only %d different objects were drawn", len(seen))
 	}
 
+	if got := DrawFrom([]objstore.Object{{Size: 6 * unit.MiB, Ranges: true}}).Places; got[0].Size != unit.KiB {
+		t.Errorf("places of a small object: %+v", got)
+	}
+
 	good := DrawFrom(few)
 	for name, change := range map[string]func(c *Challenge){
 		"none":          func(c *Challenge) { *c = Challenge{} },
@@ -148,6 +152,7 @@ func TestPlacesInSeveralObjects(t *testing.T) {
 		"twice one":     func(c *Challenge) { c.Places = []Place{c.Places[0], c.Places[0]} },
 		"none of these": func(c *Challenge) { c.Places = []Place{c.Places[0], {3, 0, 10}} },
 		"empty":         func(c *Challenge) { c.Places = []Place{{0, 0, 0}, c.Places[1]} },
+		"too short":     func(c *Challenge) { c.Places = []Place{{0, 0, 1023}, c.Places[1]} },
 	} {
 		c := good
 		change(&c)

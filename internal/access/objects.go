@@ -18,7 +18,8 @@ import (
 
 // A job of several objects has a place in each of them, as far as they are not empty: who may read one of them does not get another.
 // Of more than 256 it is in the 128 largest, and in 128 that are drawn of the others: reading a place of each of many small
-// objects on each node would cost about as much as if every node downloaded all by itself.
+// objects on each node would cost about as much as if every node downloaded all by itself. For the same reason a place may be smaller than
+// that of a single object: of 32 files of 6 MiB 16 nodes read 0.3 % for the proof, where 4 KiB of each would be 1 %.
 const (
 	mostPlaces    = 256
 	largestPlaces = mostPlaces / 2
@@ -47,8 +48,8 @@ func DrawFrom(objects []objstore.Object) Challenge {
 		slices.Sort(chosen)
 	}
 	for _, i := range chosen {
-		one := Draw(objects[i])
-		c.Places = append(c.Places, Place{i, one.Off, one.Size})
+		off, size := place(objects[i], leastOf)
+		c.Places = append(c.Places, Place{i, off, size})
 	}
 	return c
 }
@@ -68,7 +69,7 @@ func (c Challenge) checkPlaces(objects []objstore.Object) error {
 	bad := len(c.Nonce) != nonceBytes || len(c.Places) != min(len(filled(objects)), mostPlaces)
 	last := -1
 	for _, p := range c.Places {
-		if bad || p.Object <= last || p.Object >= len(objects) || (Challenge{Off: p.Off, Size: p.Size, Nonce: c.Nonce}).check(objects[p.Object].Size) != nil {
+		if bad || p.Object <= last || p.Object >= len(objects) || !proper(p.Off, p.Size, objects[p.Object].Size, leastOf) {
 			return errImproper
 		}
 		last = p.Object
