@@ -1,4 +1,4 @@
-# Freshet. `make demo` and `make test` need Go, git, make and a C compiler with its headers; scripts/setup says what else tests want, and as root installs it.
+# Freshet. `make demo` needs Go, git and make, `make test` a C compiler with its headers, too; scripts/setup says what else tests want, and as root installs it.
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 PLATFORMS   := linux/amd64 linux/arm64 darwin/arm64

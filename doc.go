@@ -34,9 +34,11 @@
 // unit, piece, topo, steal, exchange, planner, sim. Time and randomness come in as arguments, so
 // the same code runs in a table test, in a simulation and in production.
 // World packages do the I/O that a library user needs: objstore and its
-// drivers. Engines, under internal, are loops that take an event, ask the rule
-// and carry out the answer. The order in which packages may import one another,
-// and the purity of the rules, are written down and tested in deps_test.go.
+// drivers. Engines (internal/swarm, control, peer, landing) are loops that take
+// an event, ask the rule and carry out the answer; the rest of internal is what
+// rules, engines and the binary share. Which packages there are, which may
+// import which, and that rules are pure, is written down and tested in
+// deps_test.go.
 //
 // docs/tour.md follows one piece from the bucket to the disk of a node;
 // docs/glossary.md has the words.

@@ -43,7 +43,7 @@ has all of it, verified.
 
 SOURCE  s3://bucket/key       with ?endpoint=URL, region=, profile=, path_style=, anonymous= if need be;
                               "%", "?" and "#" in a key are written %25, %3F and %23
-        https://host/path     a web server, readable without a login
+        https://host/path     a web server (or http://), readable without a login
         file:///path          the path on each node: shared, or copies of the same size and time
         s3://bucket/prefix/   with a slash at the end: all objects below it, as one job
         file:///path/         likewise all files below a directory
@@ -90,7 +90,7 @@ exits with 0 once it is accepted.`,
 	f.StringVar(&b.spec.Algorithm, "algorithm", freshet.DefaultAlgorithm, "`one` of "+strings.Join(freshet.Algorithms, ", "))
 	f.Var(&b.spec.Piece, "piece", "size of a piece (default: by the object's size)")
 	f.IntVar(&b.spec.PerWork, "per-work", 0, "`number` of pieces in a work of steal or stream, the least that is stolen (default: one with stream, else by the sizes of object and swarm)")
-	f.Float64Var(&b.spec.SourceCopies, "source-copies", 0, "`MAX` copies of the object that may leave the source: 1, or little more, reads nothing twice unless something fails, and waits up to 30 s for a connection that hangs (default: as many as make nodes faster; one where they are of several sites)")
+	f.Float64Var(&b.spec.SourceCopies, "source-copies", 0, "`MAX` copies of the object that may leave the source: 1, or less than a piece for each node more, reads nothing twice unless something fails, and waits up to 30 s for a connection that hangs (default: as many as make nodes faster; one where they are of several sites)")
 	f.BoolVar(&b.spec.Unpinned, "unpinned", false, "accept a source with neither an ETag nor a date, so that a change meanwhile goes unnoticed")
 	f.BoolVar(&b.spec.ShareAccess, "share-access", false, "give the object also to nodes that may not read the source themselves")
 	f.BoolVar(&b.spec.SHA256, "sha256", false, "report each node's SHA-256 of the file as it lies on its disk; of several files, that of what sha256sum prints for them by name")
@@ -129,6 +129,9 @@ func (b *broadcast) check() error {
 	}
 	if !slices.Contains(freshet.Algorithms, s.Algorithm) {
 		return usage("--algorithm %q: want %s", s.Algorithm, strings.Join(freshet.Algorithms, ", "))
+	}
+	if s.PerWork != 0 && (s.Algorithm == freshet.Flat || s.Algorithm == freshet.NonSteal) {
+		return usage("--per-work with --algorithm %s, in which nothing is stolen: leave one of them out", s.Algorithm)
 	}
 	if b.timeout < 0 || b.timeout > 0 && b.timeout < time.Second {
 		return usage("--timeout %v: want at least 1s, or 0 for none", b.timeout)

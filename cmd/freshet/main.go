@@ -1,13 +1,16 @@
 // Command freshet moves one object from an object store to every node of a
 // cluster. It parses and prints; what it does is in package freshet and below.
 //
-// One file holds one command. What several commands share is in
+// One file holds one command, or one with those of its kind (jobs.go, nodes.go,
+// plan.go and what begins with it). What several share is in
 //
 //	main.go      signals, exit codes, how an error is shown
 //	root.go      the tree of commands and the flags of all
 //	state.go     where credentials lie by default, and how they are found
 //	files.go     files that are read or written whole
+//	declare.go   what --declare says of the network
 //	result.go    a job as the numbers that --json prints
+//	outcome.go   what a job came to, in words
 //	progress.go  a job while it runs: view.go draws it on a terminal, lines.go in lines
 //
 // Standard output has what was asked for, standard error what went wrong, and

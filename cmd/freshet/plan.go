@@ -39,12 +39,12 @@ TOPOLOGY is a file as "freshet topo" writes it, TRANSFERS one like
   transfers:
   - {name: x, size: 10GiB, sources: [h1, h2], destinations: [h3, h4]}
 
-Modes, from the plainest to the best:
+and one of them may be -, which is standard input. Modes, from the plainest to the best:
 
   flat      from a source by chance, directly
   random    from the source with the widest way, in pipelines in an order by chance
   pipeline  the widest pipelines of each transfer by itself (Takahashi, Taura, Chikayama, 5.1)
-  paper     and planned anew one after the other until nothing improves (5.3)
+  paper     as pipeline, then each planned anew on what others leave, until nothing improves (5.3)
   exact     the widest pipelines there are, each transfer by itself; on trees only
   single    one pipeline for each destination, rounded from the optimum
   optimal   destinations take different parts of the data from several pipelines (default)`,

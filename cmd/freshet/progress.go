@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -124,7 +125,11 @@ func (f *follower) follow(ctx context.Context, c *freshet.Client, id string, can
 
 // heading says in a line what a job is.
 func heading(j freshet.Job) string {
-	return fmt.Sprintf("job %s: %s, %s, to %s as %s (%s)", j.ID, path.Base(open.Redact(j.Spec.Source)), size(j),
+	source := open.Redact(j.Spec.Source)
+	if !strings.HasPrefix(source, "file:") { // in which a question mark is part of a name
+		source, _, _ = strings.Cut(source, "?") // what follows, an endpoint, has slashes
+	}
+	return fmt.Sprintf("job %s: %s, %s, to %s as %s (%s)", j.ID, path.Base(source), size(j),
 		count(len(j.Nodes), "node"), j.Spec.Dest, j.Spec.Algorithm)
 }
 

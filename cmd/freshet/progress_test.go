@@ -27,6 +27,19 @@ func fleet(states ...freshet.State) freshet.Job {
 	return j
 }
 
+func TestHeading(t *testing.T) {
+	for source, want := range map[string]string{
+		"s3://b/models/o": "o", "https://a.example/set.tar?v=1/2": "set.tar", "file:///data/what?": "what?", "s3://b/model/": "model",
+		"s3://b/o?endpoint=http://10.0.0.9:9000&region=x": "o",
+	} {
+		j := fleet(freshet.Running)
+		j.Spec.Source = source
+		if got := heading(j); !strings.HasPrefix(got, "job 05hgpfg8r491: "+want+", 100 MiB") {
+			t.Errorf("of %s: %q", source, got)
+		}
+	}
+}
+
 func TestChosenNodes(t *testing.T) {
 	const d, r, f, p = freshet.Done, freshet.Running, freshet.Failed, freshet.Present
 	for _, c := range []struct {

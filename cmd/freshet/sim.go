@@ -28,12 +28,17 @@ has the form of the file; a simulated node needs neither a machine nor a disk. O
   broadcast: {size: 10GiB, store: {total: 64Gbit, per_client: [60Mbit, 10Mbit]}}
   events: [{at: 3s, node: h7, do: die}]
 
-and {file: net.yaml} as the network is one that "freshet topo" wrote.`,
+and {file: net.yaml} as the network is one that "freshet topo" wrote. A scenario named -
+is read from standard input.`,
 		Example: `  freshet sim docs/scenarios/narrow.yaml
   freshet sim docs/scenarios/narrow.yaml --json`,
 		Args: wantArgs("SCENARIO.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := asLongAs(cmd.Context(), func() (*scenario.Scenario, error) { return scenario.Read(args[0]) })
+			name := args[0]
+			if name == "-" {
+				name = "/dev/stdin"
+			}
+			s, err := asLongAs(cmd.Context(), func() (*scenario.Scenario, error) { return scenario.Read(name) })
 			if err != nil {
 				return err
 			}
@@ -43,7 +48,7 @@ and {file: net.yaml} as the network is one that "freshet topo" wrote.`,
 			case cmd.Context().Err() != nil:
 				return errInterrupted
 			case err != nil:
-				return fmt.Errorf("%s: %w", args[0], err)
+				return fmt.Errorf("%s: %w", name, err)
 			}
 			r.Wall = time.Since(began).Seconds()
 			if asJSON {

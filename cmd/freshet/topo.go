@@ -25,7 +25,7 @@ func newTopo() *cobra.Command {
 		Short:   "Show, check, generate and convert descriptions of networks",
 		Long: `A topology is a file that says which hosts, switches and links a network has, and
 what they carry: YAML or JSON as in docs/topology.md, or GraphML of the Internet Topology
-Zoo. Simulations and plans happen on one.`,
+Zoo; the name - is standard input. Simulations and plans happen on one.`,
 		Example: `  freshet topo generate intrigger --hosts 400 --seed 1 -o net.yaml
   freshet topo show net.yaml --svg net.svg
   freshet topo convert Geant2012.graphml --hosts 200 -o geant.yaml`,

@@ -9,9 +9,9 @@
 //	            a node each: steal.Node, exchange.State, driven as internal/swarm drives them
 //
 // What is as in internal/swarm: who reads what, who asks whom for what and when, the barrier, choking, end-game, who goes first over a full link, what
-// follows when nodes die. What is
+// follows when nodes die, what is read twice. What is
 // left out: disks, processors, digests, TCP (a flow has its fair share at once), and what helps against nodes and connections
-// that hardly get on or give nothing: steal.Overtake, steal.Lags, steal.Twice, exchange.State.Hoards. What is different:
+// that hardly get on or give nothing: steal.Overtake, steal.Lags, exchange.State.Hoards. What is different:
 //
 //   - In a swarm of more than Neighbours+1 nodes a node is connected with that many others only, its
 //     partners (exchange.Graph); with sites, those are of its own and some of others (exchange.Abroad). What all nodes have to know (which pieces some node holds, who took which works)
@@ -89,7 +89,7 @@ const (
 
 const (
 	defaultNeighbours = exchange.DefaultSlots
-	fullMesh          = 33 // so many nodes, and everybody is everybody's neighbour
+	fullMesh          = 33 // so many nodes, and everybody is everybody's neighbour, as real nodes are: as many as were compared with real ones, and one more
 	maxHosts          = 100_000
 	maxPiece          = 16 * unit.MiB // the largest that freshet chooses by itself; its blocks fit a word
 	maxPieces         = 1 << 20
@@ -426,11 +426,11 @@ type Result struct {
 	Wall     float64      `json:"wall_s"` // what the simulation took; the caller fills it in
 	Nodes    []NodeResult `json:"nodes"`
 
-	By       string  `json:"-"` // what sets the bound
+	By      string    `json:"bound_by,omitempty"` // what sets the bound
+	Entered []Entered `json:"sites,omitempty"`    // if there are several
+
 	Finished int     `json:"-"` // nodes that have the object
 	Opened   float64 `json:"-"` // when the last node that gets the object passed the barrier
-
-	Entered []Entered `json:"-"` // by site, if there are several
 }
 
 // MarshalJSON writes null for the times that there are not if nobody has the object.
@@ -452,8 +452,8 @@ func (r Result) MarshalJSON() ([]byte, error) {
 
 // Entered is what came into a site: from other sites, and from the store unless that is in it.
 type Entered struct {
-	Site  string
-	Bytes unit.Bytes
+	Site  string     `json:"name"`
+	Bytes unit.Bytes `json:"in_bytes"`
 }
 
 // NodeResult is what one node came to.

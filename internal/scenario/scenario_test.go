@@ -121,23 +121,24 @@ broadcast: {size: 1GiB, neighbours: %d, store: {per_client: [60Mbit, 60Mbit, 10M
 // (0.25), with links that are alike or not, and each byte leaves the store once.
 func TestStreamNearBound(t *testing.T) {
 	for _, tt := range []struct {
-		nodes       int
-		rate, store string
-		most        float64
+		nodes, pieces int
+		rate, store   string
+		most          float64
 	}{
-		{32, "1Gbit", "60Mbit", 1.10},                   // the first piece takes 17 times as long as at the link's rate: 0.066 are lost
-		{32, "1Gbit", "[60Mbit, 60Mbit, 10Mbit]", 1.12}, // who is slow has no second piece in hand once it has seen that another connection gains nothing: else 1.26
-		{100, "1Gbit", "60Mbit", 1.10},
-		{100, "1Gbit", "250Mbit", 1.05},
-		{100, "[1Gbit, 500Mbit]", "60Mbit", 1.10},
-		{100, "[1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 250Mbit]", "60Mbit", 1.10},
-		{1000, "1Gbit", "60Mbit", 1.12},
-		{1000, "1Gbit", "250Mbit", 1.08},
+		{32, 256, "1Gbit", "60Mbit", 1.10},                   // the first piece takes 17 times as long as at the link's rate: 0.066 are lost
+		{32, 256, "1Gbit", "[60Mbit, 60Mbit, 10Mbit]", 1.12}, // who is slow has no second piece in hand once it has seen that another connection gains nothing: else 1.26
+		{100, 256, "1Gbit", "60Mbit", 1.10},
+		{100, 256, "1Gbit", "250Mbit", 1.05},
+		{100, 256, "[1Gbit, 500Mbit]", "60Mbit", 1.10},
+		{100, 256, "[1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 1Gbit, 250Mbit]", "60Mbit", 1.10},
+		{1000, 256, "1Gbit", "60Mbit", 1.12},
+		{1000, 256, "1Gbit", "250Mbit", 1.08},
+		{1000, 1024, "1Gbit", "60Mbit", 1.03},
 	} {
 		s := parse(t, fmt.Sprintf(`
 network: {generate: star, hosts: %d, rate: %s, delay: 100us}
-broadcast: {size: 1GiB, piece: 4MiB, algorithm: stream, store: {per_client: %s, total: 64Gbit}}
-`, tt.nodes, tt.rate, tt.store))
+broadcast: {size: %dMiB, piece: 4MiB, algorithm: stream, store: {per_client: %s, total: 64Gbit}}
+`, tt.nodes, tt.rate, 4*tt.pieces, tt.store))
 		r := run(t, s)
 		t.Logf("%+v: %.3f times the bound", tt, *r.Ratio)
 		if *r.Ratio > tt.most {

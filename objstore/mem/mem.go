@@ -35,9 +35,7 @@ type Store struct {
 	mu      sync.Mutex // guards what follows
 	objects map[string]*version
 	next    int // number of the next version
-	served  unit.Bytes
 	denied  map[string]bool
-	pending map[string]replacement
 }
 
 // version is one version of one object; it never changes.
@@ -45,11 +43,6 @@ type version struct {
 	objstore.Object
 	number int
 	data   []byte
-}
-
-type replacement struct {
-	after unit.Bytes // bytes still to be read before it comes into force
-	data  []byte
 }
 
 // Option is a way in which a store differs from the default: versioned, with
@@ -79,7 +72,6 @@ func New(options ...Option) *Store {
 		algorithm: piece.CRC64NVME,
 		objects:   make(map[string]*version),
 		denied:    make(map[string]bool),
-		pending:   make(map[string]replacement),
 	}
 	for _, o := range options {
 		o(s)
@@ -113,15 +105,6 @@ func (s *Store) setLocked(key string, data []byte) objstore.Object {
 	return v.Object
 }
 
-// ReplaceAfter makes data the content of key as soon as n more bytes of key
-// have been read, by whomever: the object that is replaced while it is read.
-func (s *Store) ReplaceAfter(key string, n unit.Bytes, data []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pending[key] = replacement{n, data}
-	s.countLocked(key, 0)
-}
-
 // Delete removes key.
 func (s *Store) Delete(key string) {
 	s.mu.Lock()
@@ -134,13 +117,6 @@ func (s *Store) Deny(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.denied[key] = true
-}
-
-// Served is how many bytes of objects have been read so far.
-func (s *Store) Served() unit.Bytes {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.served
 }
 
 // Stat says what key is now.
@@ -218,33 +194,12 @@ func (r *reader) Read(p []byte) (int, error) {
 	}
 	n := copy(p, v.data[r.off:r.end])
 	r.off += unit.Bytes(n)
-	r.store.count(r.object.Key, n)
 	return n, nil
 }
 
 func (r *reader) Close() error {
 	r.closed = true
 	return nil
-}
-
-func (s *Store) count(key string, n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.served += unit.Bytes(n)
-	s.countLocked(key, unit.Bytes(n))
-}
-
-func (s *Store) countLocked(key string, n unit.Bytes) {
-	p, ok := s.pending[key]
-	if !ok {
-		return
-	}
-	if p.after -= n; p.after > 0 {
-		s.pending[key] = p
-		return
-	}
-	delete(s.pending, key)
-	s.setLocked(key, p.data)
 }
 
 // List yields the objects whose keys begin with prefix, in key order, as they

@@ -1,11 +1,8 @@
 package mem_test
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"testing"
-	"testing/synctest"
 
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/mem"
@@ -57,35 +54,11 @@ func TestComposite(t *testing.T) {
 	}
 }
 
-func TestReplaceAfter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := mem.New()
-		old := objstoretest.Bytes(1, 10000)
-		o := s.Set("object", old)
-		s.ReplaceAfter("object", 4000, objstoretest.Bytes(2, 10000))
-		r, err := s.ReadRange(t.Context(), o, 0, o.Size)
-		if err != nil {
-			t.Fatal(err)
-		}
-		buf := make([]byte, 5000)
-		if n, err := io.ReadFull(r, buf[:3000]); n != 3000 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
-		if n, err := io.ReadFull(r, buf[3000:]); n != 2000 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
-		if !bytes.Equal(buf, old[:5000]) {
-			t.Error("not the old bytes")
-		}
-		if n, err := r.Read(buf); n != 0 || !errors.Is(err, objstore.ErrChanged) {
-			t.Errorf("%d, %v; want %v", n, err, objstore.ErrChanged)
-		}
-		if got := s.Served(); got != 5000 {
-			t.Errorf("served %d, want 5000", got)
-		}
-		s.Delete("object")
-		if _, err := s.Stat(t.Context(), "object"); !errors.Is(err, objstore.ErrNotExist) {
-			t.Error(err)
-		}
-	})
+func TestDelete(t *testing.T) {
+	s := mem.New()
+	s.Set("object", objstoretest.Bytes(1, 10))
+	s.Delete("object")
+	if _, err := s.Stat(t.Context(), "object"); !errors.Is(err, objstore.ErrNotExist) {
+		t.Error(err)
+	}
 }

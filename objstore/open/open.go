@@ -27,23 +27,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/freshet/freshet/objstore"
 	"github.com/freshet/freshet/objstore/file"
 	"github.com/freshet/freshet/objstore/http"
 	"github.com/freshet/freshet/objstore/internal/httpwire"
 	"github.com/freshet/freshet/objstore/s3"
-	"github.com/freshet/freshet/unit"
 )
 
 // Options apply to whatever store is opened. The zero Options are right for
 // most.
 type Options struct {
-	Dial          httpwire.DialFunc // for stores on a network; nil: a plain TCP dialer
-	HeaderTimeout time.Duration     // longest wait for a reply's header; 0: 30 s
-	StallTimeout  time.Duration     // longest wait for the next byte; 0: 30 s
-	PartSize      unit.Bytes        // of multipart uploads; 0: the driver's
+	Dial httpwire.DialFunc // for stores on a network; nil: a plain TCP dialer
 }
 
 // URL opens the store that address names. The caller closes it.
@@ -55,7 +50,7 @@ func URL(ctx context.Context, address string, o Options) (objstore.Store, string
 	switch t.scheme {
 	case "s3":
 		c := t.s3
-		c.Dial, c.HeaderTimeout, c.StallTimeout, c.PartSize = o.Dial, o.HeaderTimeout, o.StallTimeout, o.PartSize
+		c.Dial = o.Dial
 		s, err := s3.Open(ctx, c)
 		if err != nil {
 			return nil, "", err
@@ -76,9 +71,7 @@ func URL(ctx context.Context, address string, o Options) (objstore.Store, string
 		}
 		return s, key, nil
 	default:
-		s := http.Open(http.Config{
-			Dial: o.Dial, HeaderTimeout: o.HeaderTimeout, StallTimeout: o.StallTimeout, User: t.user, Host: t.host,
-		})
+		s := http.Open(http.Config{Dial: o.Dial, User: t.user, Host: t.host})
 		return s, t.key, nil
 	}
 }
