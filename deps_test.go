@@ -80,6 +80,7 @@ const order = `
 
 	# The figures.
 	unit < bench;
+	NONE < bench/benchtest;
 	bench, internal/lab/cluster < bench/big;
 	unit < bench/rivals/bittorrent;
 	bench, internal/lab/cluster < bench/trial;

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/bench/benchtest"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -124,4 +125,9 @@ func TestRefuses(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
+}
+
+// TestPublished: the page and its pictures are of the results that are there.
+func TestPublished(t *testing.T) {
+	benchtest.Published(t, write)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/bench/benchtest"
 	"github.com/freshet/freshet/internal/lab"
 	"github.com/freshet/freshet/unit"
 )
@@ -163,4 +164,9 @@ func TestReport(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPublished: the page and its pictures are of the results that are there.
+func TestPublished(t *testing.T) {
+	benchtest.Published(t, func(dir string) error { return write(filepath.Join(dir, "results.jsonl"), dir) })
 }

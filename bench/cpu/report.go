@@ -43,16 +43,16 @@ func words(p bench.Params) string {
 func claims(rs []bench.Result) (out []bench.Claim) {
 	for _, p := range networks(rs) {
 		for _, other := range []struct {
-			system string
-			most   float64
-		}{{libtorrent, 0.5}, {curlTLS, 1.1}} {
+			node, system string
+			most         float64
+		}{{"first", libtorrent, 0.5}, {"first", curlTLS, 1.1}, {"second", curlTLS, 1.1}} {
 			if len(bench.At(rs, at(other.system, p))) == 0 {
 				continue
 			}
 			out = append(out, bench.Claim{
-				Name: words(p) + ": processor time per GB of the first node, " + withTLS + " over " + other.system, Wanted: bench.AtMost(other.most), Busy: p["mbit"] == "0",
+				Name: words(p) + ": processor time per GB of the " + other.node + " node, " + withTLS + " over " + other.system, Wanted: bench.AtMost(other.most), Busy: p["mbit"] == "0",
 				Number: func(e *bench.Evidence) float64 {
-					return e.Ratio("first_cpu_per_gb", at(withTLS, p), at(other.system, p)).Median
+					return e.Ratio(other.node+"_cpu_per_gb", at(withTLS, p), at(other.system, p)).Median
 				},
 			})
 		}
@@ -140,11 +140,16 @@ does in a swarm, and the second one receives only: over TLS with Freshet as it c
 {{.Claims}}
 A verdict takes at least {{.Enough}} runs that count at each point, and ratios are taken seed by seed. On links with a rate runs count in which the processors had time left; on links without one they never have, and it is their time that is compared.
 
+The first node of curl downloads without TLS, and its server gives one copy onward with it; the second is a plain download with TLS.
+
 ## All numbers
 
 Medians over the runs (least–most). † In all runs of this point the processors were busy for more than {{.Bound}} % of the time, which is what links without a rate (0 Mbit/s) are for.
 
 {{.Table}}
+What the time goes to by a profile, and what was done about it, is in notes of [21](../../docs/notes/2026-11-21-processor-time.md) and
+[22 November](../../docs/notes/2026-11-22-the-laboratory-s-last-per-cents.md).
+
 ## What ran
 
 {{.Systems}}

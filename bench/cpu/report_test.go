@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/bench/benchtest"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -92,4 +93,9 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s: %v, %d bytes", name, err, len(svg))
 		}
 	}
+}
+
+// TestPublished: the page and its pictures are of the results that are there.
+func TestPublished(t *testing.T) {
+	benchtest.Published(t, func(dir string) error { return write(filepath.Join(dir, "results.jsonl"), dir) })
 }

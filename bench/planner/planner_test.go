@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/bench/benchtest"
 )
 
 // TestPlan: one small problem of each kind from end to end. What a problem has is the same each time.
@@ -382,4 +383,9 @@ func TestRefuses(t *testing.T) {
 	if err := command(t.Context(), []string{"report", "--out", t.TempDir()}); err == nil || !strings.Contains(fmt.Sprint(err), "run first") {
 		t.Errorf("a report of nothing: %v", err)
 	}
+}
+
+// TestPublished: the page and its pictures are of the results that are there.
+func TestPublished(t *testing.T) {
+	benchtest.Published(t, write)
 }

@@ -61,9 +61,7 @@ func (k kind) titled(p bench.Params) string {
 	return p["nodes"] + " nodes, " + k.title
 }
 
-// often says whether ours and the best rivals are run several times in a kind,
-// and others whether any others are run there, which they are once.
-func (k kind) often() bool  { return k.fast == 0 }
+// others says whether all systems are run in a kind, at least once.
 func (k kind) others() bool { return !k.few }
 
 // kindNames are all names, with commas.
@@ -84,6 +82,9 @@ type scale struct {
 	size  unit.Bytes     // of all copies together, with as many nodes
 	even  bool           // the store gives all nodes the same, and not what it draws for each
 }
+
+// standard is the scale of what is published.
+var standard = scale{nodes: 16, rate: 800 * unit.Mbit, size: 3 * unit.GiB}
 
 // params are a cell's, as they are printed.
 func (s scale) params(k kind) bench.Params {
@@ -118,6 +119,25 @@ func (s scale) cells(systems []string, ks []kind, seeds ...uint64) (out []bench.
 
 // leading is how many rivals are run as often as ours.
 const leading = 3
+
+// often are the systems of which several runs are wanted in a kind, by those that there are: ours, the best rivals, and
+// who reads all from the store where that is not far behind.
+func (s scale) often(rs []bench.Result, k kind) []string {
+	if k.fast > 0 {
+		return nil
+	}
+	names := append([]string{best}, s.leaders(rs, same(k))...)
+	if flatNear(rs, s.params(k)) && !slices.Contains(names, flat) {
+		names = append(names, flat)
+	}
+	return names
+}
+
+// flatNear says whether in a cell reading all from the store takes less than behind times its bound.
+func flatNear(rs []bench.Result, p bench.Params) bool {
+	span, _ := bench.Of(rs, at(flat, p), "ratio")
+	return span.N > 0 && span.Median < behind
+}
 
 // leaders are the rivals that were fastest in a kind, by the runs with the first seed.
 func (s scale) leaders(rs []bench.Result, k kind) (names []string) {

@@ -21,10 +21,11 @@
 // opens. The clock runs from the moment before the first command is started
 // until the last node is through, which it is when its files are complete and
 // synced (files lie in memory); daemons that are up in a cluster anyway are up
-// before: Freshet's agents, BitTorrent's tracker. The making of a torrent is
-// timed apart, where the object lies, and added. Processor time is what a
-// control group counts of all processes of the system, of its first to its last
-// one. What left the store is the store's own count.
+// before: Freshet's agents, BitTorrent's tracker, sessions of the tuned
+// libtorrent. The making of a torrent is timed apart, where the object lies, and
+// added. Processor time is what a control group counts of all processes of the
+// system, of its first to its last one. What left the store is the store's own
+// count.
 //
 // All systems are run once where the store is narrow, medium and wide; then
 // ours and the three rivals that were fastest there, five times in all cells,
@@ -40,7 +41,6 @@ import (
 	"time"
 
 	"github.com/freshet/freshet/bench"
-	"github.com/freshet/freshet/unit"
 )
 
 func main() { bench.Main("rivals", command) }
@@ -59,11 +59,11 @@ func command(ctx context.Context, args []string) error {
 		return enter(args[1:])
 	}
 	typed, run, args := bench.Words("rivals", args)
-	s := settings{scale: scale{rate: 800 * unit.Mbit, size: 3 * unit.GiB}}
+	s := settings{scale: standard}
 	f := bench.Flags("rivals", bench.RunOrReport, `rivals runs Freshet beside other ways of bringing an object from a store to all nodes of a
 cluster, on the same links, in a laboratory of networks on this machine. It needs root, and
 what scripts/rivals installs; a rival that is not installed is left out.`)
-	f.IntVar(&s.nodes, "nodes", 16, "number of nodes where a cell does not say it")
+	f.IntVar(&s.nodes, "nodes", s.nodes, "number of nodes where a cell does not say it")
 	f.Func("rate", "`rate` of all nodes' links together, each way (default 800Mbit)", func(v string) error { return s.rate.Set(v) })
 	f.Func("size", "`size` of the copies of as many nodes together (default 3GiB)", func(v string) error { return s.size.Set(v) })
 	f.BoolVar(&s.even, "even", false, "the store gives every node the same, instead of rates as uneven as the paper found them")

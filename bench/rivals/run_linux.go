@@ -71,19 +71,23 @@ func measure(ctx context.Context, file, typed string, s settings) error {
 		return err
 	}
 	// Ours and the best as often as it takes to tell them apart.
-	rs, err := bench.Read(file)
-	if err != nil {
-		return err
-	}
-	var often []bench.Cell
-	for _, k := range s.kinds {
-		if k.often() {
-			often = append(often, s.cells(append([]string{best}, s.leaders(rs, same(k))...), []kind{k}, seeds...)...)
+	often := func() error {
+		rs, err := bench.Read(file)
+		if err != nil {
+			return err
 		}
+		var cells []bench.Cell
+		for _, k := range s.kinds {
+			cells = append(cells, s.cells(s.often(rs, k), []kind{k}, seeds...)...)
+		}
+		return run(cells)
 	}
-	if err := run(often); err != nil {
+	if err := often(); err != nil {
 		return err
 	}
-	// The others where they were not yet.
-	return errors.Join(run(s.cells(names, late, 1)), errors.Join(errs...))
+	// The others where they were not yet, and who turned out to be near there.
+	if err := run(s.cells(names, late, 1)); err != nil {
+		return err
+	}
+	return errors.Join(often(), errors.Join(errs...))
 }

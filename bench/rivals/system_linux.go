@@ -20,7 +20,6 @@ type System struct {
 	Build    func() error                 // makes what it needs besides, once; nil: nothing
 	Version  func(context.Context) string // of its programs, as they say it
 	Tuning   string                       // what it runs with
-	Tried    string                       // other settings that were measured, and what came of them; empty: none
 
 	Agents []string // flags of freshet's agents, which are up beforehand; nil: there are none
 

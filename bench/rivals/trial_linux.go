@@ -359,9 +359,6 @@ func (e *experiment) run(ctx context.Context, c *bench.Cell) (_ map[string]float
 		c.Note("version", s.Version(ctx))
 	}
 	c.Note("tuning", s.Tuning)
-	if s.Tried != "" {
-		c.Note("tried", s.Tried)
-	}
 	if s.Prepare != nil {
 		if err := s.Prepare(ctx, t); err != nil {
 			return nil, fmt.Errorf("before the start: %w", err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/freshet/freshet/bench"
+	"github.com/freshet/freshet/bench/benchtest"
 	"github.com/freshet/freshet/internal/scenario"
 )
 
@@ -97,4 +98,9 @@ func TestReport(t *testing.T) {
 	if _, err := report(1.115); err == nil || !strings.Contains(err.Error(), "store narrow: 1.125 times the bound, want 1.12") {
 		t.Errorf("1.125 of at most 1.12: %v", err)
 	}
+}
+
+// TestPublished: the page and its pictures are of the results that are there.
+func TestPublished(t *testing.T) {
+	benchtest.Published(t, write)
 }

@@ -41,6 +41,7 @@ type line struct {
 	Scenario string    `json:"scenario"`
 	Makespan float64   `json:"makespan_s"`
 	CPU      float64   `json:"cpu"` // of all the machine's processors, the share that was busy
+	Commit   string    `json:"commit"`
 	Time     time.Time `json:"time"`
 }
 
@@ -84,6 +85,10 @@ func run(ctx context.Context, files []string, results string, out io.Writer) err
 	if len(files) == 0 {
 		return errors.New("name scenarios to run")
 	}
+	commit, err := bench.Commit()
+	if err != nil {
+		return err
+	}
 	for _, name := range files {
 		s, err := scenario.Read(name)
 		if err != nil {
@@ -93,7 +98,7 @@ func run(ctx context.Context, files []string, results string, out io.Writer) err
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		l.Scenario, l.Time = title(name), time.Now().UTC().Truncate(time.Second)
+		l.Scenario, l.Commit, l.Time = title(name), commit, time.Now().UTC().Truncate(time.Second)
 		text, err := json.Marshal(l)
 		if err != nil {
 			return err
@@ -113,7 +118,7 @@ func run(ctx context.Context, files []string, results string, out io.Writer) err
 
 func title(name string) string { return strings.TrimSuffix(filepath.Base(name), ".yaml") }
 
-// read is the mean makespan of each scenario's runs.
+// read is the makespan of each scenario's last run.
 func read(name string) (map[string]float64, error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,20 +127,16 @@ func read(name string) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum, runs := map[string]float64{}, map[string]float64{}
+	last := map[string]float64{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
 		var l line
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		sum[l.Scenario] += l.Makespan
-		runs[l.Scenario]++
+		last[l.Scenario] = l.Makespan
 	}
-	for k := range sum {
-		sum[k] /= runs[k]
-	}
-	return sum, lines.Err()
+	return last, lines.Err()
 }
 
 // constants are what is fitted.
