@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/freshet/freshet/bench"
 	"github.com/freshet/freshet/unit"
@@ -336,7 +337,7 @@ func write(file, dir string, wanted scale) error {
 	} {
 		number, drawn := "ratio", rs
 		if name == "cpu.svg" {
-			number, drawn = "cpu_per_gb", alike(rs)
+			number, drawn = "cpu_per_gb", alike(by, earlier)
 		}
 		if err := rows(x, drawn, number).SVG(filepath.Join(dir, name)); err != nil {
 			return err
@@ -350,16 +351,30 @@ func write(file, dir string, wanted scale) error {
 	})
 }
 
-// alike are the runs on the processor on which the best ran last, since processor times of others do not compare; without those of which the host took more
-// than a hundredth.
-func alike(rs []bench.Result) []bench.Result {
-	cpu := ""
-	for _, r := range rs {
-		if r.Algorithm == best && r.Error == "" {
-			cpu = r.Machine.CPU
+// alike are the runs on one kind of processor, since processor times of others do not compare: on that on which the best ran most often in the cells that
+// are drawn, and last. Without those of which the host took more than a hundredth, of earlier settings, and of settings that were only tried.
+func alike(by map[string][]bench.Result, earlier func(bench.Result) bool) []bench.Result {
+	runs, last := map[string]int{}, map[string]time.Time{}
+	for cpu, rs := range by {
+		for _, r := range rs {
+			if r.Algorithm == best && r.Error == "" && place(r.Params["cell"]) < first {
+				runs[cpu]++
+				if r.Start.After(last[cpu]) {
+					last[cpu] = r.Start
+				}
+			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(rs), func(r bench.Result) bool { return r.Machine.CPU != cpu || r.Stolen > 0.01 })
+	cpus := slices.SortedFunc(maps.Keys(runs), func(a, b string) int {
+		return cmp.Or(cmp.Compare(runs[b], runs[a]), last[b].Compare(last[a]))
+	})
+	if len(cpus) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(by[cpus[0]]), func(r bench.Result) bool {
+		_, ok := tried(r.Algorithm)
+		return ok || r.Stolen > 0.01 || earlier(r)
+	})
 }
 
 // triedTable shows runs with other settings beside those with the settings that were chosen, of the same seeds.

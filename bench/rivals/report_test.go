@@ -204,7 +204,7 @@ func TestClaimsOfEachCell(t *testing.T) {
 	}
 }
 
-// TestMissing: ours and the three rivals that were fastest where the store is the same are wanted five times, and all others once,
+// TestMissing: ours and the three rivals that were fastest where the store is the same are wanted five times, and who reads all from the store where that takes less than twice the bound; all others once,
 // but on 32 nodes where the store is narrow; what failed is missing.
 func TestMissing(t *testing.T) {
 	five := func(v float64) []float64 { return []float64{v, v, v, v, v} }
@@ -212,7 +212,7 @@ func TestMissing(t *testing.T) {
 	for _, name := range systemNames() {
 		complete[name] = five(20)
 	}
-	narrow := map[string][]float64{best: {10, 10, 10, 10, 0}, "libtorrent web tuned": five(12), "aria2 web": {13}, "udpcast": {14, 15, 14}, "chain": {0}}
+	narrow := map[string][]float64{best: {10, 10, 10, 10, 0}, "libtorrent web tuned": five(12), "aria2 web": {13}, "udpcast": {14, 15, 14}, flat: {15}, "chain": {0}}
 	for _, name := range systemNames() {
 		if _, ok := narrow[name]; !ok && name != "mpi bcast" {
 			narrow[name] = []float64{30}
@@ -236,7 +236,7 @@ func TestMissing(t *testing.T) {
 		}
 	}
 	for title, want := range map[string]string{
-		"4 nodes, the store narrow":         best + " (4), aria2 web (1), udpcast (3), flat rclone, chain, mpi bcast",
+		"4 nodes, the store narrow":         best + " (4), aria2 web (1), udpcast (3), " + flat + " (1), flat rclone, chain, mpi bcast",
 		"4 nodes, the store medium":         best + " (0), all others",
 		"4 nodes, the store wide":           "",
 		"32 nodes, the store narrow":        best + " (0), libtorrent web tuned (0), aria2 web (0), udpcast (0)",
@@ -408,6 +408,30 @@ func TestProcessors(t *testing.T) {
 	got := processors([]bench.Result{run("a", "A"), run("b", "B"), run("a", "A"), run("c", "")})
 	if want := " Processor times of different processors do not compare; measured were on others: c; on A: a; on B: b."; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestAlike: processor times are drawn of the kind of processor on which ours ran in most cells that are drawn, also of runs that another kind has
+// taken the place of elsewhere, but neither of what the host disturbed nor of earlier settings.
+func TestAlike(t *testing.T) {
+	on := func(cpu, system, cell string) bench.Result {
+		return bench.Result{Cell: bench.Cell{Params: bench.Params{"cell": cell}, Algorithm: system}, Machine: bench.Machine{CPU: cpu}}
+	}
+	disturbed, earlier := on("a", "chain", "medium"), on("a", "aria2 seed", "medium")
+	disturbed.Stolen, earlier.Notes = 0.02, map[string]string{"tuning": "earlier"}
+	got := alike(map[string][]bench.Result{
+		"a": {on("a", best, "narrow"), on("a", best, "medium"), on("a", "udpcast", "wide"), on("a", heavy+" (1 MiB)", "wide"), disturbed, earlier},
+		"b": {on("b", best, "medium"), on("b", best, "8"), on("b", best, "32"), on("b", "udpcast", "wide")},
+	}, func(r bench.Result) bool { return r.Notes["tuning"] == "earlier" })
+	var names []string
+	for _, r := range got {
+		names = append(names, r.Machine.CPU+" "+r.Algorithm)
+	}
+	if want := []string{"a " + best, "a " + best, "a udpcast"}; !slices.Equal(names, want) {
+		t.Errorf("drawn are %q, want %q", names, want)
+	}
+	if got := alike(nil, nil); got != nil {
+		t.Errorf("of nothing %v is drawn", got)
 	}
 }
 
