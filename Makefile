@@ -9,8 +9,8 @@ TESTFLAGS   ?=# of go test: make test TESTFLAGS='-count=1 -v'
 # Packages that run in one goroutine, tests included (deps_test.go looks): rules, and whole broadcasts of 1,000 nodes simulated by them.
 # The race detector has nothing to find there, and makes them take ten times as long.
 ALONE       := unit piece steal exchange internal/account internal/form topo sim internal/picture internal/lp planner internal/scenario internal/report bench/scale
-# Packages some of whose tests are skipped, or code replaced, under the race detector: also run without it. Tests of how much time a swarm takes, and calls that it cannot see.
-MEASURED    := internal/swarm internal/landing internal/wake
+# Packages some of whose tests are skipped, or code replaced, under the race detector: also run without it. Tests of how much time a swarm takes, how soon a flooded hub hears others, and calls that it cannot see.
+MEASURED    := internal/swarm internal/landing internal/wake internal/control
 FUZZTIME    ?= 10s
 SCANTIME    ?= 1m
 .PHONY: help demo build test unit lint cross fuzz scan faults bench paper plans scale rivals cpu big simlab setup clean

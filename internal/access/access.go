@@ -57,8 +57,8 @@ func Draw(o objstore.Object) Challenge {
 }
 
 // place draws one in an object, of at least so many bytes.
-func place(o objstore.Object, least unit.Bytes) (off, size unit.Bytes) {
-	size = min(max(o.Size>>16, least), most, o.Size)
+func place(o objstore.Object, atLeast unit.Bytes) (off, size unit.Bytes) {
+	size = min(max(o.Size>>16, atLeast), most, o.Size)
 	if o.Ranges && o.Size > size {
 		at, err := rand.Int(rand.Reader, big.NewInt(int64(o.Size-size)+1))
 		if err != nil {
@@ -80,8 +80,8 @@ func (c Challenge) check(size unit.Bytes) error {
 }
 
 // proper says whether a place lies in an object of size bytes, and is as large as one has to be.
-func proper(off, n, size, least unit.Bytes) bool {
-	return off >= 0 && n >= min(least, size) && n <= most && off <= size-n
+func proper(off, n, size, atLeast unit.Bytes) bool {
+	return off >= 0 && n >= min(atLeast, size) && n <= most && off <= size-n
 }
 
 // Witness is a node that has read the place of a job's challenge.
