@@ -101,6 +101,7 @@ const fences = `
 	github.com/aws/aws-sdk-go-v2    objstore/s3, internal/s3serve, internal/lab/cluster
 	github.com/aws/smithy-go        objstore/s3
 	github.com/gofiber/fiber/v3     internal/s3serve
+	github.com/google/uuid          internal/s3serve
 	github.com/minio/crc64nvme      piece
 	github.com/nats-io              internal/control
 	github.com/safchain/ethtool     internal/lab

@@ -63,14 +63,14 @@ func (b *bucket) PutObject(ctx context.Context, in s3response.PutObjectInput) (o
 }
 
 func (b *bucket) UploadPart(ctx context.Context, in *s3.UploadPartInput) (out *s3.UploadPartOutput, err error) {
-	if err = b.place(in.Bucket, in.Key); err == nil {
+	if err = cmp.Or(upload(in.UploadId), b.place(in.Bucket, in.Key)); err == nil {
 		out, err = b.Posix.UploadPart(ctx, in)
 	}
 	return out, b.told("upload part", in.Bucket, in.Key, err)
 }
 
 func (b *bucket) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (out s3response.CompleteMultipartUploadResult, version string, err error) {
-	if err = b.place(in.Bucket, in.Key); err == nil {
+	if err = cmp.Or(upload(in.UploadId), b.place(in.Bucket, in.Key)); err == nil {
 		out, version, err = b.Posix.CompleteMultipartUpload(ctx, in)
 	}
 	return out, version, b.told("complete upload", in.Bucket, in.Key, err)

@@ -12,13 +12,15 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/google/uuid"
 	"github.com/versity/versitygw/backend"
+	"github.com/versity/versitygw/s3err"
 	"github.com/versity/versitygw/s3response"
 )
 
 // The library goes by names: it follows every symbolic link, and opens what it
 // finds, a named pipe until somebody writes to it. So each operation that reads,
-// lists, writes or removes objects is looked at first; see "What is an object" on top of
+// lists, writes or removes objects, or parts of one, is looked at first; see "What is an object" on top of
 // the package.
 
 // refusal is why what lies at a key is not served, or nothing can be put there.
@@ -59,6 +61,14 @@ func (b *bucket) source(header *string) error {
 		return nil // the library says so
 	}
 	return b.file(&bucket, &key)
+}
+
+// upload is a refusal if id is none that CreateMultipartUpload has given: the library makes a path of it unseen.
+func upload(id *string) error {
+	if s := aws.ToString(id); len(s) != len(uuid.UUID{}.String()) || uuid.Validate(s) != nil {
+		return s3err.GetNoSuchUploadErr(s)
+	}
+	return nil
 }
 
 // astray is a refusal if err is that of a path that leads nowhere inside.
@@ -139,7 +149,7 @@ func (b *bucket) CopyObject(ctx context.Context, in s3response.CopyObjectInput) 
 }
 
 func (b *bucket) UploadPartCopy(ctx context.Context, in *s3.UploadPartCopyInput) (out s3response.CopyPartResult, err error) {
-	if err = cmp.Or(b.source(in.CopySource), b.place(in.Bucket, in.Key)); err == nil {
+	if err = cmp.Or(upload(in.UploadId), b.source(in.CopySource), b.place(in.Bucket, in.Key)); err == nil {
 		out, err = b.Posix.UploadPartCopy(ctx, in)
 	}
 	return out, b.told("copy part", in.Bucket, in.Key, err)
@@ -150,6 +160,20 @@ func (b *bucket) CreateMultipartUpload(ctx context.Context, in s3response.Create
 		out, err = b.Posix.CreateMultipartUpload(ctx, in)
 	}
 	return out, b.told("create upload", in.Bucket, in.Key, err)
+}
+
+func (b *bucket) ListParts(ctx context.Context, in *s3.ListPartsInput) (out s3response.ListPartsResult, err error) {
+	if err = cmp.Or(upload(in.UploadId), b.place(in.Bucket, in.Key)); err == nil {
+		out, err = b.Posix.ListParts(ctx, in)
+	}
+	return out, b.told("list parts", in.Bucket, in.Key, err)
+}
+
+func (b *bucket) AbortMultipartUpload(ctx context.Context, in *s3.AbortMultipartUploadInput) (err error) {
+	if err = cmp.Or(upload(in.UploadId), b.place(in.Bucket, in.Key)); err == nil {
+		err = b.Posix.AbortMultipartUpload(ctx, in)
+	}
+	return b.told("abort upload", in.Bucket, in.Key, err)
 }
 
 func (b *bucket) DeleteObject(ctx context.Context, in *s3.DeleteObjectInput) (out *s3.DeleteObjectOutput, err error) {
@@ -189,4 +213,32 @@ func (b *bucket) DeleteObjectTagging(ctx context.Context, bucket, object, versio
 		err = b.Posix.DeleteObjectTagging(ctx, bucket, object, version)
 	}
 	return b.told("delete tags", &bucket, &object, err)
+}
+
+func (b *bucket) GetObjectLegalHold(ctx context.Context, bucket, object, version string) (held *bool, err error) {
+	if err = b.file(&bucket, &object); err == nil {
+		held, err = b.Posix.GetObjectLegalHold(ctx, bucket, object, version)
+	}
+	return held, b.told("get hold", &bucket, &object, err)
+}
+
+func (b *bucket) PutObjectLegalHold(ctx context.Context, bucket, object, version string, held bool) (err error) {
+	if err = b.file(&bucket, &object); err == nil {
+		err = b.Posix.PutObjectLegalHold(ctx, bucket, object, version, held)
+	}
+	return b.told("put hold", &bucket, &object, err)
+}
+
+func (b *bucket) GetObjectRetention(ctx context.Context, bucket, object, version string) (retention []byte, err error) {
+	if err = b.file(&bucket, &object); err == nil {
+		retention, err = b.Posix.GetObjectRetention(ctx, bucket, object, version)
+	}
+	return retention, b.told("get retention", &bucket, &object, err)
+}
+
+func (b *bucket) PutObjectRetention(ctx context.Context, bucket, object, version string, retention []byte) (err error) {
+	if err = b.file(&bucket, &object); err == nil {
+		err = b.Posix.PutObjectRetention(ctx, bucket, object, version, retention)
+	}
+	return b.told("put retention", &bucket, &object, err)
 }

@@ -3,6 +3,8 @@ package s3serve
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -116,6 +118,60 @@ func TestOnlyRegularFilesInside(t *testing.T) {
 	}
 	if left, err := os.ReadDir(outside); err != nil || len(left) != 1 {
 		t.Errorf("outside: %v, %v", left, err)
+	}
+}
+
+// TestUploadsStayInside: who has the keys neither removes, renames, reads nor writes into another directory by the id of an upload that
+// leads there, and an upload's own id does what it is for.
+func TestUploadsStayInside(t *testing.T) {
+	s, dir := start(t, nil)
+	c := dial(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	bucket, key := aws.String("b"), aws.String("obj")
+	made, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: bucket, Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, victim := range []string{filepath.Join(dir, "..", "victim"), filepath.Join(dir, "b", "kept")} {
+		if err := os.Mkdir(victim, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(victim, "1"), []byte("not yours"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256([]byte(*key)) // where the library has an object's uploads
+		way, err := filepath.Rel(filepath.Join(dir, "b", ".sgwtmp", "multipart", hex.EncodeToString(sum[:])), victim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{way, *made.UploadId + "/../" + way, ".", "..", "{" + *made.UploadId + "}"} {
+			id := aws.String(id)
+			_, part := c.UploadPart(ctx, &s3.UploadPartInput{Bucket: bucket, Key: key, UploadId: id, PartNumber: aws.Int32(1), Body: strings.NewReader("mine")})
+			_, from := c.UploadPartCopy(ctx, &s3.UploadPartCopyInput{Bucket: bucket, Key: key, UploadId: id, PartNumber: aws.Int32(1), CopySource: aws.String("b/kept/1")})
+			_, list := c.ListParts(ctx, &s3.ListPartsInput{Bucket: bucket, Key: key, UploadId: id})
+			_, whole := c.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+				Bucket: bucket, Key: key, UploadId: id, MultipartUpload: &types.CompletedMultipartUpload{Parts: []types.CompletedPart{{PartNumber: aws.Int32(1), ETag: aws.String("x")}}},
+			})
+			_, gone := c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: bucket, Key: key, UploadId: id})
+			for what, err := range map[string]error{"upload a part": part, "copy a part": from, "list parts": list, "complete": whole, "abort": gone} {
+				if code(err) != "NoSuchUpload" {
+					t.Errorf("%s with the id %s: got %v, want NoSuchUpload", what, *id, err)
+				}
+			}
+		}
+		if b, err := os.ReadFile(filepath.Join(victim, "1")); err != nil || string(b) != "not yours" {
+			t.Errorf("%s/1 holds %q, %v", victim, b, err)
+		}
+	}
+	if _, err := c.UploadPart(ctx, &s3.UploadPartInput{Bucket: bucket, Key: key, UploadId: made.UploadId, PartNumber: aws.Int32(1), Body: strings.NewReader("mine")}); err != nil {
+		t.Error(err)
+	}
+	if parts, err := c.ListParts(ctx, &s3.ListPartsInput{Bucket: bucket, Key: key, UploadId: made.UploadId}); err != nil || len(parts.Parts) != 1 {
+		t.Errorf("parts: %v, %v", parts, err)
+	}
+	if _, err := c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: bucket, Key: key, UploadId: made.UploadId}); err != nil {
+		t.Error(err)
 	}
 }
 
