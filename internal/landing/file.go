@@ -123,8 +123,8 @@ func (r *Roots) Create(job, path string, size unit.Bytes) (*File, error) {
 // error nothing of that is left.
 func (f *File) make() error {
 	r, p := f.r, f.p
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	p.dirs.Lock()
+	defer p.dirs.Unlock()
 	if err := r.finish(p); err != nil {
 		return err
 	}
@@ -133,8 +133,8 @@ func (f *File) make() error {
 		return err
 	}
 	f.key = key
-	if job, taken := r.busy[f.key]; taken {
-		return fmt.Errorf("%s: %w by job %s", p.path, ErrBusy, job)
+	if err := r.claim(f.job, []string{key}, func(int) place { return p }); err != nil {
+		return err
 	}
 	note := entry{Job: f.job, Root: p.real, Part: f.part}
 	f.entry = note.name()
@@ -151,10 +151,41 @@ func (f *File) make() error {
 	})
 	if err != nil {
 		f.f.Close() // does nothing to none
+		r.unclaim([]string{key})
+	}
+	return err
+}
+
+// claim gives destinations to a job, all or none: the error is ErrBusy if another has one of them. keys are theirs in r.busy, and at says where they are.
+func (r *Roots) claim(job string, keys []string, at func(i int) place) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.taken(keys, at); err != nil {
 		return err
 	}
-	r.busy[f.key] = f.job
+	for _, key := range keys {
+		r.busy[key] = job
+	}
 	return nil
+}
+
+// taken is ErrBusy if a job has one of the destinations. It needs r.mu.
+func (r *Roots) taken(keys []string, at func(i int) place) error {
+	for i, key := range keys {
+		if job, taken := r.busy[key]; taken {
+			return fmt.Errorf("%s: %w by job %s", at(i).path, ErrBusy, job)
+		}
+	}
+	return nil
+}
+
+// unclaim lets others land there.
+func (r *Roots) unclaim(keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range keys {
+		delete(r.busy, key)
+	}
 }
 
 // reserve gives the part file its size and, where the file system can, its space, or begins to.
@@ -239,7 +270,7 @@ func (f *File) Commit(m Meta) error {
 	if err := syncDirs(f.p); err != nil {
 		return err
 	}
-	return errors.Join(f.r.remember(f.key, m, info), f.r.removeEntry(f.entry))
+	return errors.Join(f.r.remember(f.p, f.key, m, info), f.r.removeEntry(f.entry))
 }
 
 // rename gives the part file, which is what info says, its name. Both names are looked up in one directory, which is opened once: who may
@@ -375,57 +406,80 @@ func (s *stage) close(abort, last func() error) error {
 // release lets others land at the same path. If nothing has landed, the
 // directories that were made go again; otherwise they stay.
 func (f *File) release(landed bool) {
-	f.r.mu.Lock()
-	defer f.r.mu.Unlock()
-	delete(f.r.busy, f.key)
+	f.r.unclaim([]string{f.key})
 	f.r.settle(f.p, f.p.parent(), landed)
 }
 
-// settle leaves the directories that were made, dir and those above it, if something has landed there, and removes them otherwise. It needs r.mu.
+// settle leaves the directories that were made, dir and those above it, if something has landed there, and removes them otherwise. Who has landed waits for nobody: what is not empty
+// is not removed.
 func (r *Roots) settle(p place, dir string, landed bool) {
 	var above []string // outermost first
 	for d := dir; d != "."; d = filepath.Dir(d) {
 		above = append([]string{d}, above...)
 	}
-	if !landed {
-		r.removeMade(p, above)
+	if landed {
+		r.setMade(p, above, false)
 		return
 	}
-	for _, d := range above {
-		delete(r.made, filepath.Join(p.real, d))
+	p.dirs.Lock()
+	defer p.dirs.Unlock()
+	r.removeMade(p, above)
+}
+
+// setMade notes of directories whether they were made for landings of which none has been committed.
+func (r *Roots) setMade(p place, dirs []string, made bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range dirs {
+		abs := filepath.Join(p.real, d)
+		if made {
+			r.made[abs] = true
+		} else {
+			delete(r.made, abs)
+		}
 	}
 }
 
+// wasMade is what setMade has noted.
+func (r *Roots) wasMade(p place, dir string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.made[filepath.Join(p.real, dir)]
+}
+
 // removeMade removes those of dirs, outermost first in the list, that were
-// made for landings and are empty. It needs r.mu.
+// made for landings and are empty. It needs p.dirs.
 func (r *Roots) removeMade(p place, dirs []string) {
 	for i := len(dirs) - 1; i >= 0; i-- {
-		abs := filepath.Join(p.real, dirs[i])
-		if !r.made[abs] {
+		if !r.wasMade(p, dirs[i]) {
 			continue
 		}
 		if info, err := p.r.Lstat(dirs[i]); err != nil || !info.IsDir() || p.r.Remove(dirs[i]) != nil {
 			return
 		}
-		delete(r.made, abs)
+		r.setMade(p, dirs[i:i+1], false)
 	}
 }
 
-// removeEmpty removes those of dirs, outermost first in the list, that are empty. What is in use by now is nobody's to remove. It needs r.mu.
+// removeEmpty removes those of dirs, outermost first in the list, that are empty. What is in use by now is nobody's to remove. It needs p.dirs.
 func (r *Roots) removeEmpty(p place, dirs []string) {
-	for _, d := range dirs {
-		r.made[filepath.Join(p.real, d)] = true
-	}
+	r.setMade(p, dirs, true)
 	r.removeMade(p, dirs)
-	for _, d := range dirs {
-		delete(r.made, filepath.Join(p.real, d))
-	}
+	r.setMade(p, dirs, false)
 }
 
 // inode is the number by which a file system knows a file.
 func inode(info fs.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Ino
+	}
+	return 0
+}
+
+// device is the number of the file system upon which a file lies, as long as that is mounted.
+func device(info fs.FileInfo) uint64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(s.Dev)
 	}
 	return 0
 }

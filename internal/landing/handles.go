@@ -3,7 +3,9 @@ package landing
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -16,11 +18,13 @@ type handles struct {
 
 	mu     sync.Mutex // guards what follows
 	by     map[int]*handle
-	infos  []fs.FileInfo // of the files in their places
-	moved  bool          // all have left the directory of part files, which is gone
-	kept   []fs.FileInfo // by file: what it was when it was kept; nil: it lands
-	used   int           // how often any has been taken
+	copies map[int]*copying // of files that are kept
+	infos  []fs.FileInfo    // of the files in their places
+	moved  bool             // all have left the directory of part files, which is gone
+	kept   []fs.FileInfo    // by file: what it was when it was kept; nil: it lands
+	used   int              // how often any has been taken
 	closed bool
+	hurry  bool // nothing is copied any more
 }
 
 type handle struct {
@@ -29,6 +33,12 @@ type handle struct {
 	users int
 	last  int  // handles.used when it was taken
 	gone  bool // nobody takes it any more: the last user closes it
+}
+
+// copying is under way of a file that is kept and is to be written to. Nobody waits for it with the mutex.
+type copying struct {
+	done chan struct{} // closed when err is there
+	err  error
 }
 
 func (h *handles) take(i int) (*handle, error) {
@@ -99,6 +109,44 @@ func (h *handles) isKept(i int) fs.FileInfo {
 	return h.kept[i]
 }
 
+// copyOf is the copying of file i. The first to come has to do it and to call copied; it is nil if the file is not kept, or with an error.
+func (h *handles) copyOf(i int) (c *copying, first bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.kept[i] == nil {
+		return nil, false, nil
+	}
+	if c := h.copies[i]; c != nil {
+		return c, false, nil
+	}
+	if h.closed || h.hurry {
+		return nil, false, fs.ErrClosed
+	}
+	c = &copying{done: make(chan struct{})}
+	h.copies[i] = c
+	return c, true, nil
+}
+
+// copied says that the part file of file i is there, or why not.
+func (h *handles) copied(i int, c *copying, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.copies, i)
+	if err == nil {
+		h.kept[i] = nil
+		h.forget(i)
+	}
+	c.err = err
+	close(c.done)
+}
+
+// ended says whether nothing is to be copied any more: all is closed, or is about to be.
+func (h *handles) ended() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closed || h.hurry
+}
+
 // forget has file i opened anew by who takes it next. The mutex is held.
 func (h *handles) forget(i int) {
 	x := h.by[i]
@@ -111,10 +159,17 @@ func (h *handles) forget(i int) {
 	}
 }
 
+// close closes all, when no file is copied any more.
 func (h *handles) close() (err error) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.closed = true
+	copies := slices.Collect(maps.Values(h.copies))
+	h.mu.Unlock()
+	for _, c := range copies {
+		<-c.done
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, x := range h.by {
 		err = errors.Join(err, x.f.Close())
 	}

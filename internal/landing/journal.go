@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -51,7 +52,7 @@ func (r *Roots) writeEntry(name string, e entry) error {
 }
 
 // begin writes a landing down, makes the directories between above and its part file, and that with put, which says what it has
-// made. After an error nothing of it is left. It needs r.mu.
+// made. After an error nothing of it is left. It needs p.dirs.
 func (r *Roots) begin(p place, above string, e *entry, put func() (fs.FileInfo, error)) (err error) {
 	e.RootInode = p.inode
 	for d := filepath.Dir(e.Part); d != above; d = filepath.Dir(d) {
@@ -70,7 +71,7 @@ func (r *Roots) begin(p place, above string, e *entry, put func() (fs.FileInfo, 
 		if err := p.r.Mkdir(d, 0o755); err != nil {
 			return p.wrap(err)
 		}
-		r.made[filepath.Join(p.real, d)] = true
+		r.setMade(p, []string{d}, true)
 	}
 	info, err := put()
 	if errors.Is(err, fs.ErrExist) {
@@ -95,66 +96,124 @@ func (r *Roots) removeEntry(name string) error {
 	return nil
 }
 
+// unfinished ends the names of files of the state directory while they are written.
+const unfinished = ".new"
+
 // writeState writes v to a file of the state directory, all or nothing.
 func (r *Roots) writeState(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	tmp := path + ".new"
+	tmp := path + unfinished
 	f, err := r.state.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = r.state.Rename(tmp, path)
 	}
-	return r.state.Rename(tmp, path)
+	if err != nil {
+		r.state.Remove(tmp) // or the next start does
+	}
+	return err
+}
+
+// removeUnfinished removes what a killed process was writing to the state directory. Nobody else is writing there yet.
+func (r *Roots) removeUnfinished() {
+	for _, dir := range []string{journalDir, heldDir} {
+		names, _ := fs.Glob(r.state.FS(), dir+"/*"+unfinished)
+		for _, name := range names {
+			r.state.Remove(name) // or the next start does
+		}
+	}
 }
 
 // Sweep removes what landings of a killed process left: part files, if they
 // are the ones it made, and empty directories that it made for them. Files that were just being put in their places it puts there. Landings
-// of roots that this process does not have, or upon which a file system is not mounted yet, wait for one that has. It is called
-// at start; landings under way in this process are not touched. After an error the roots can be used; where files
+// of roots that this process does not have, or upon which a file system is not mounted yet, wait for one that has. What has landed and is not there any
+// more is forgotten. It is called at start; landings under way in this process are not touched. After an error the roots can be used; where files
 // could not be put in their places nothing else lands until they can.
 func (r *Roots) Sweep() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	names, err := fs.Glob(r.state.FS(), journalDir+"/*.json")
-	if err != nil {
-		return fmt.Errorf("sweep: %w", err)
-	}
 	var errs []error
-	for _, name := range names {
-		if err := r.sweep(name); err != nil {
+	for _, step := range []struct {
+		dir string
+		do  func(name string) error
+	}{{journalDir, r.sweepAlone}, {heldDir, r.forgetGone}} {
+		names, err := fs.Glob(r.state.FS(), step.dir+"/*.json")
+		if err != nil {
 			errs = append(errs, fmt.Errorf("sweep: %w", err))
+		}
+		for _, name := range names {
+			if err := step.do(name); err != nil {
+				errs = append(errs, fmt.Errorf("sweep: %w", err))
+			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (r *Roots) sweep(name string) error {
-	b, err := r.state.ReadFile(name)
+// sweepAlone is sweep for who has not locked the directories of the root.
+func (r *Roots) sweepAlone(name string) error {
+	e, err := r.readEntry(name)
 	if err != nil {
 		return err
 	}
-	var e entry
-	if err := json.Unmarshal(b, &e); err != nil || e.Part == "" {
-		return r.state.Remove(name) // of a power failure: nothing was made after it
+	if p := r.place(e); p.r != nil {
+		p.dirs.Lock()
+		defer p.dirs.Unlock()
 	}
-	var p place
+	return r.sweep(name)
+}
+
+// readEntry reads what was written down of a landing: nothing, if a power failure has cut it short.
+func (r *Roots) readEntry(name string) (e entry, err error) {
+	b, err := r.state.ReadFile(name)
+	if err != nil {
+		return entry{}, err
+	}
+	if json.Unmarshal(b, &e) != nil {
+		return entry{}, nil
+	}
+	return e, nil
+}
+
+// place is that of the part file of a landing; it has no root if this process does not have it.
+func (r *Roots) place(e entry) (p place) {
 	for _, root := range r.roots {
 		if root.real == e.Root {
 			p = place{root: root, path: filepath.Join(root.dir, e.Part), rel: e.Part}
 		}
 	}
+	return p
+}
+
+// setLeft notes the landing if it has files that are not in their places, and otherwise that it has none.
+func (r *Roots) setLeft(name string, e entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(e.Names) > 0 {
+		r.left[name] = e
+	} else {
+		delete(r.left, name)
+	}
+}
+
+// sweep is Sweep for one landing. It needs the lock of the directories of its root.
+func (r *Roots) sweep(name string) error {
+	e, err := r.readEntry(name)
+	if err != nil {
+		return err
+	}
+	if e.Part == "" {
+		return r.state.Remove(name) // of a power failure: nothing was made after it
+	}
+	p := r.place(e)
 	if p.r == nil || r.active(e) || e.RootInode != 0 && e.RootInode != p.inode {
 		return nil
 	}
-	if len(e.Names) > 0 {
-		r.left[name] = e
-	}
+	r.setLeft(name, e)
 	info, err := p.r.Lstat(e.Part)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -164,7 +223,7 @@ func (r *Roots) sweep(name string) error {
 		placed, err := sweepTree(p, e, info)
 		if err != nil && placed && len(e.Names) > 0 { // what cannot be removed keeps nothing back
 			e.Names = nil
-			delete(r.left, name)
+			r.setLeft(name, e)
 			err = errors.Join(err, r.writeEntry(e.name(), e))
 		}
 		if err != nil {
@@ -176,18 +235,26 @@ func (r *Roots) sweep(name string) error {
 		}
 	}
 	r.removeEmpty(p, e.Made)
-	delete(r.left, name)
+	e.Names = nil
+	r.setLeft(name, e)
 	return r.state.Remove(name)
 }
 
 // finish goes on with what Sweep could not end, before something newer lands at p, which is a file or a tree's directory. Where files of an older job
-// still cannot be put in their places in the same directory nothing may: a later start would put them over it. It needs r.mu.
+// still cannot be put in their places in the same directory nothing may: a later start would put them over it. Those of other roots, which may hang, are
+// in nobody's way here. It needs p.dirs.
 func (r *Roots) finish(p place) error {
 	path, _, err := p.key()
 	if err != nil {
 		return err
 	}
-	for name, e := range r.left {
+	r.mu.Lock()
+	left := maps.Clone(r.left)
+	r.mu.Unlock()
+	for name, e := range left {
+		if r.place(e).dirs != p.dirs {
+			continue
+		}
 		if err := r.sweep(name); err != nil && e.overlaps(path) {
 			return fmt.Errorf("job %s was cut short while it put its files in their places, and that cannot be ended: %w", e.Job, err)
 		}
@@ -197,10 +264,6 @@ func (r *Roots) finish(p place) error {
 
 // overlaps says whether a path is at, above or below a place of one of the files of e, symbolic links resolved.
 func (e entry) overlaps(path string) bool {
-	within := func(a, b string) bool {
-		rel, err := filepath.Rel(b, a)
-		return err == nil && filepath.IsLocal(rel)
-	}
 	dest := filepath.Join(e.Root, filepath.Dir(e.Part))
 	dirs := map[string]bool{dest: true}
 	for _, name := range e.Names {
@@ -279,6 +342,8 @@ func (p place) put(parts *os.Root, i int) error {
 
 // active says whether e is a landing of this process.
 func (r *Roots) active(e entry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, job := range r.busy {
 		if job == e.Job {
 			return true
@@ -297,12 +362,19 @@ type held struct {
 	Inode   uint64 `json:"inode"`
 }
 
+// heldAlone is what was committed by itself.
+type heldAlone struct {
+	held
+	mount
+}
+
 func heldName(key string) string {
 	return filepath.Join(heldDir, fmt.Sprintf("%x.json", sha256.Sum256([]byte(key))))
 }
 
-func (r *Roots) remember(key string, m Meta, info fs.FileInfo) error {
-	h := held{Path: key, Source: m.Source, Version: m.Version, Size: info.Size(), ModTime: info.ModTime().UnixNano(), Inode: inode(info)}
+func (r *Roots) remember(p place, key string, m Meta, info fs.FileInfo) error {
+	h := heldAlone{mount: p.mountOf(filepath.Dir(key))}
+	h.held = held{Path: key, Source: m.Source, Version: m.Version, Size: info.Size(), ModTime: info.ModTime().UnixNano(), Inode: inode(info)}
 	if err := r.writeState(heldName(key), h); err != nil {
 		return fmt.Errorf("remember what landed at %s: %w", key, err)
 	}

@@ -21,11 +21,13 @@ package landing
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -44,17 +46,22 @@ type Roots struct {
 	state *os.Root
 	lock  *os.File
 
-	mu   sync.Mutex        // guards what follows, and the making and removing of directories
+	mu   sync.Mutex        // guards what follows, and is not held while a file system is waited for
 	busy map[string]string // destination, symbolic links resolved → job that writes it
 	made map[string]bool   // directories made for landings of which none has been committed
 	left map[string]entry  // name in the state directory → landing whose files Sweep could not put in their places
 }
 
 type root struct {
-	dir   string // as given, absolute
-	real  string // dir with symbolic links resolved
-	inode uint64 // of the directory
-	r     *os.Root
+	dir    string // as given, absolute
+	real   string // dir with symbolic links resolved
+	inode  uint64 // of the directory
+	device uint64 // upon which it lies
+	r      *os.Root
+
+	// dirs guards the making and removing of directories below the root, and is locked before Roots.mu. A file system that hangs has it locked for as
+	// long. So each root has its own; but those that lie in each other on one file system, and have directories in common, have one together.
+	dirs *sync.Mutex
 }
 
 // place is a path under a root.
@@ -97,6 +104,7 @@ func OpenRoots(dirs []string, stateDir string) (_ *Roots, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory %s: %w", stateDir, err)
 	}
+	r.removeUnfinished()
 	for _, dir := range dirs {
 		one, err := openRoot(dir)
 		if err != nil {
@@ -104,7 +112,31 @@ func OpenRoots(dirs []string, stateDir string) (_ *Roots, err error) {
 		}
 		r.roots = append(r.roots, one)
 	}
+	locks := map[string]*sync.Mutex{}
+	for i, one := range r.roots {
+		in := r.outermost(one).real
+		if locks[in] == nil {
+			locks[in] = new(sync.Mutex)
+		}
+		r.roots[i].dirs = locks[in]
+	}
 	return r, nil
+}
+
+// outermost is the root in which a root lies, on the same file system, and which lies in none; the root itself if there is no other.
+func (r *Roots) outermost(in root) root {
+	for _, other := range r.roots {
+		if other.device == in.device && len(other.real) < len(in.real) && within(in.real, other.real) {
+			in = other
+		}
+	}
+	return in
+}
+
+// within says whether a path is another, or lies below it.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 func openRoot(dir string) (root, error) {
@@ -125,7 +157,7 @@ func openRoot(dir string) (root, error) {
 		r.Close()
 		return root{}, fmt.Errorf("root %s: %w", dir, reason(err))
 	}
-	return root{dir: abs, real: real, inode: inode(info), r: r}, nil
+	return root{dir: abs, real: real, inode: inode(info), device: device(info), r: r}, nil
 }
 
 // Close releases the roots and the state directory.
@@ -273,22 +305,27 @@ func (p place) explain(err error, needs unit.Bytes, dir string) error {
 }
 
 // reason is err without the operation and the path that a *fs.PathError adds,
-// where the message has them already.
+// where the message has them already, and without the name of a system call.
 func reason(err error) error {
 	if perr, ok := errors.AsType[*fs.PathError](err); ok {
-		return perr.Err
+		err = perr.Err
+	} else if lerr, ok := errors.AsType[*os.LinkError](err); ok {
+		err = lerr.Err
 	}
-	if lerr, ok := errors.AsType[*os.LinkError](err); ok {
-		return lerr.Err
+	if serr, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = serr.Err
 	}
 	return err
 }
+
+// probes counts the calls of probe: each has a name of its own, since there may be several at once.
+var probes atomic.Uint64
 
 // probe makes a file in a directory below the root, and removes it: permissions, mounts
 // and quotas have more ways to forbid writing than one could ask for. What has its name
 // is removed and not opened: a killed process of our number has left it, or somebody put a pipe there.
 func (p place) probe(dir string) error {
-	name := filepath.Join(dir, fmt.Sprintf(".freshet-check.%d", os.Getpid()))
+	name := filepath.Join(dir, fmt.Sprintf(".freshet-check.%d.%d", os.Getpid(), probes.Add(1)))
 	p.r.Remove(name) // or it is still there, which opening it finds out
 	f, err := p.r.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -301,10 +338,9 @@ func (p place) probe(dir string) error {
 }
 
 // Writable says whether files can be made in a root, one of Dirs, and how
-// much an ordinary user can write there.
+// much an ordinary user can write there. It waits for nobody who makes or removes
+// directories: the root stays.
 func (r *Roots) Writable(dir string) (free unit.Bytes, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, root := range r.roots {
 		if root.dir != dir {
 			continue
@@ -327,8 +363,8 @@ func (r *Roots) Check(path string) error {
 	if _, err := p.occupant(); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	p.dirs.Lock()
+	defer p.dirs.Unlock()
 	if err := r.finish(p); err != nil {
 		return err
 	}
@@ -387,4 +423,5 @@ var (
 	syncFile  = (*os.File).Sync
 	rename    = renameBetween
 	removeAll = (*os.Root).RemoveAll
+	copySome  = io.CopyN
 )

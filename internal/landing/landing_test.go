@@ -438,6 +438,11 @@ func TestRootsMayBeSymlinksAndNested(t *testing.T) {
 	wantError(t, none.Check("/x"), "no root")
 }
 
+// probeName is that of the file which the nth probe from now on makes.
+func probeName(n uint64) string {
+	return fmt.Sprintf(".freshet-check.%d.%d", os.Getpid(), probes.Load()+n)
+}
+
 // What lies in a root already does not keep it from being written.
 func TestWritable(t *testing.T) {
 	outer := t.TempDir()
@@ -447,7 +452,7 @@ func TestWritable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left := filepath.Join(inner, fmt.Sprintf(".freshet-check.%d", os.Getpid())) // by a killed process
+	left := filepath.Join(inner, probeName(2)) // by a killed process, where the inner root is tried below
 	if err := os.WriteFile(left, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -467,6 +472,99 @@ func TestWritable(t *testing.T) {
 	wantError(t, err, inner, "no such file")
 	if _, err := r.Writable(outer); err != nil {
 		t.Errorf("without the inner root: %v", err)
+	}
+}
+
+// inTime wants that f ends, without an error.
+func inTime(t *testing.T, what string, f func() error) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Errorf("%s: it waits for what has nothing to do with it", what)
+	}
+}
+
+// TestRootThatHangs: a file system that does not answer, as of a server that is away, keeps nothing from landing in another root, and
+// nobody from asking what can be written.
+func TestRootThatHangs(t *testing.T) {
+	defer func(m func(*os.Root, string, *os.Root, string) error) { rename = m }(rename)
+	state, hung, dir := t.TempDir(), t.TempDir(), t.TempDir()
+	killed := openAt(t, state, hung, dir)
+	m := filepath.Join(hung, "m")
+	tr := begin(t, killed, m)
+	rename = func(*os.Root, string, *os.Root, string) error {
+		killed.state.Close()
+		return syscall.EIO
+	}
+	tr.Commit()
+	killed.Close() // nothing is aborted
+	r := openAt(t, state, hung, dir)
+	wantError(t, r.Sweep(), m) // and is tried again by who wants to land there
+
+	real, hangs, answer := r.roots[0].real, make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	rename = func(from *os.Root, name string, to *os.Root, as string) error {
+		if within(to.Name(), real) {
+			once.Do(func() { close(hangs) })
+			<-answer
+		}
+		return renameBetween(from, name, to, as)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := r.Check(filepath.Join(m, "shard-1")); err != nil {
+			t.Error(err)
+		}
+	})
+	<-hangs
+	tries := map[string]func() error{
+		"check":         func() error { return r.Check(filepath.Join(dir, "new", "f")) },
+		"check a tree":  func() error { return r.CheckTree(filepath.Join(dir, "new"), model) },
+		"writable":      func() error { _, err := r.Writable(dir); return err },
+		"writable, too": func() error { _, err := r.Writable(hung); return err },
+	}
+	for name, create := range landers {
+		tries[name] = func() error {
+			f, commit, err := create(r, filepath.Join(dir, name), 2)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteAt([]byte("xx"), 0)
+			return errors.Join(err, commit(), f.Close())
+		}
+		tries["abort a "+name] = func() error {
+			f, _, err := create(r, filepath.Join(dir, name, "aborted"), 2)
+			if err != nil {
+				return err
+			}
+			return f.Abort()
+		}
+	}
+	for what, try := range tries {
+		inTime(t, what, try)
+	}
+	close(answer)
+	wg.Wait()
+	wantTree(t, dir, "file/", "file/f", "tree/", "tree/f", "tree/g")
+	wantFiles(t, m, whole)
+}
+
+// Roots that have directories in common make and remove them in turns; others wait for nobody.
+func TestLocksOfRoots(t *testing.T) {
+	dir := t.TempDir()
+	outer, inner, other := filepath.Join(dir, "a"), filepath.Join(dir, "a", "b", "c"), filepath.Join(dir, "ab")
+	must(t, os.MkdirAll(inner, 0o755), os.Mkdir(other, 0o755), os.Symlink("a", filepath.Join(dir, "link")))
+	r := openAt(t, t.TempDir(), inner, other, outer, filepath.Join(dir, "link"))
+	for i, want := range []bool{true, false, true, true} {
+		if got := r.roots[i].dirs == r.roots[2].dirs; got != want {
+			t.Errorf("%s has the lock of %s: %v, want %v", r.roots[i].dir, outer, got, want)
+		}
 	}
 }
 
@@ -772,7 +870,7 @@ func TestPartNames(t *testing.T) {
 // TestProbeOfAPipe: others who may write in a root cannot have a node wait for ever in it.
 func TestProbeOfAPipe(t *testing.T) {
 	r, dir := openRoots(t)
-	pipe := filepath.Join(dir, fmt.Sprintf(".freshet-check.%d", os.Getpid()))
+	pipe := filepath.Join(dir, probeName(1))
 	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
 		t.Fatal(err)
 	}

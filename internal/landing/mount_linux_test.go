@@ -144,3 +144,59 @@ func TestNotWritable(t *testing.T) {
 	wantTree(t, dir)
 	wantTree(t, filepath.Join(state, journalDir))
 }
+
+// A file that is kept, and of which there is no room for a copy when it is written to, stays as it is.
+func TestFullDiskForACopy(t *testing.T) {
+	dir := tmpfs(t, "4m")
+	r, err := OpenRoots([]string{dir}, t.TempDir())
+	must(t, err)
+	defer r.Close()
+	files := []TreeFile{{Name: "big", Size: 3 * unit.MiB, Version: "v1"}}
+	tr, err := r.CreateTree("job-1", dir, "s", files)
+	must(t, err)
+	defer tr.Close()
+	_, err = tr.WriteAt(make([]byte, 3<<20), 0)
+	must(t, err, tr.Commit())
+	files[0].Kept = true
+	next, err := r.CreateTree("job-2", dir, "s", files)
+	must(t, err)
+	defer next.Close()
+	_, err = next.WriteAt([]byte("x"), 0)
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("write: %v, want ENOSPC", err)
+	}
+	wantError(t, err, filepath.Join(dir, "big")+": needs 3 MiB, 1 MiB free: no space left on device")
+	must(t, next.Abort())
+	wantTree(t, dir, "big")
+	if info, err := os.Stat(filepath.Join(dir, "big")); err != nil || info.Size() != 3<<20 {
+		t.Errorf("the file: %v, %v, want it untouched", info, err)
+	}
+}
+
+// By the place where its file system begins a file that is gone is told from one whose disk is not mounted, also if that is below the root.
+func TestMountOf(t *testing.T) {
+	dir := tmpfs(t, "1m")
+	must(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755))
+	r, err := OpenRoots([]string{filepath.Dir(dir)}, t.TempDir())
+	must(t, err)
+	defer r.Close()
+	for _, tt := range []struct{ of, want string }{
+		{filepath.Join(dir, "a", "b"), dir},
+		{dir, dir},
+		{filepath.Dir(dir), filepath.Dir(dir)},
+	} {
+		p, err := r.under(tt.of)
+		must(t, err)
+		info, err := os.Stat(tt.want)
+		must(t, err)
+		want, err := filepath.EvalSymlinks(tt.want)
+		must(t, err)
+		got := p.mountOf(filepath.Join(p.real, p.rel))
+		if got != (mount{want, inode(info)}) {
+			t.Errorf("mount of %s is %+v, want %s, %d", tt.of, got, want, inode(info))
+		}
+		if !r.mounted(got) || r.mounted(mount{got.Mount, got.MountInode + 1}) {
+			t.Errorf("%+v, or another in its place: not told apart", got)
+		}
+	}
+}

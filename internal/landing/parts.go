@@ -1,8 +1,11 @@
 package landing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,6 +43,54 @@ func (t *Tree) openPart(i int) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// copyKept makes the part file of file i, which is kept, and copies to it what the file holds. After an error there is none.
+func (t *Tree) copyKept(i int) error {
+	p := t.place(i)
+	from, to, was, err := t.openCopy(i)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	err = errors.Join(t.fill(to, from), to.Close())
+	changed := p.unchanged(from, was)
+	if err == nil && changed == nil {
+		return nil
+	}
+	t.parts.Remove(strconv.Itoa(i)) // before it is said how much is free
+	return cmp.Or(p.explain(err, t.files[i].Size, t.part), changed)
+}
+
+// openCopy opens file i, which is kept and was what it says, and makes its part file.
+func (t *Tree) openCopy(i int) (from, to *os.File, was fs.FileInfo, err error) {
+	t.open.mu.Lock()
+	defer t.open.mu.Unlock()
+	if from, was, err = t.openFile(i); err != nil {
+		return nil, nil, nil, err
+	}
+	if to, err = t.makePart(i); err != nil {
+		from.Close()
+		return nil, nil, nil, t.place(i).explain(err, t.files[i].Size, t.part)
+	}
+	return from, to, was, nil
+}
+
+// fill copies a file by steps: soon after the tree is ended it ends.
+func (t *Tree) fill(to, from *os.File) error {
+	for {
+		_, err := copySome(to, from, writebackEvery)
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil && t.open.ended() {
+			err = fs.ErrClosed
+		}
+		if err != nil {
+			return err
+		}
+		startWriteback(to)
+	}
 }
 
 // reserve makes the part files, with their sizes and, where the file system can, their space, or begins to: that of small ones as they are made, that of

@@ -73,7 +73,7 @@ func (r *Roots) tree(dir string, files []TreeFile) (*Tree, error) {
 		return nil, err
 	}
 	t := &Tree{r: r, dir: p, files: files, made: make([]fs.FileInfo, len(files)), written: make([]atomic.Int64, len(files))}
-	t.open = handles{by: map[int]*handle{}}
+	t.open = handles{by: map[int]*handle{}, copies: map[int]*copying{}}
 	at := int64(0)
 	for _, f := range files {
 		if !filepath.IsLocal(filepath.FromSlash(f.Name)) || f.Size < 0 {
@@ -113,12 +113,19 @@ func (r *Roots) CheckTree(dir string, files []TreeFile) error {
 	if _, err := t.occupants(); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	t.dir.dirs.Lock()
+	defer t.dir.dirs.Unlock()
 	if err := r.finish(t.dir); err != nil {
 		return err
 	}
-	if _, err := t.places(); err != nil {
+	keys, err := t.places()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	err = r.taken(keys, t.place)
+	r.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	at := t.staged("check")
@@ -134,7 +141,7 @@ func (t *Tree) staged(job string) place {
 	return place{root: t.dir.root, path: t.dir.path, rel: filepath.Join(t.dir.rel, ".freshet."+job+".part")}
 }
 
-// places are the keys of the files in r.busy, which has to be locked.
+// places are the keys of the files in r.busy.
 func (t *Tree) places() (keys []string, err error) {
 	real := map[string]string{} // directories, as far as they are there with symbolic links resolved
 	seen := map[string]bool{}
@@ -150,9 +157,6 @@ func (t *Tree) places() (keys []string, err error) {
 			real[p.parent()] = dir
 		}
 		key := filepath.Join(dir, filepath.Base(p.rel))
-		if job, taken := t.r.busy[key]; taken {
-			return nil, fmt.Errorf("%s: %w by job %s", p.path, ErrBusy, job)
-		}
 		if seen[key] {
 			return nil, fmt.Errorf("%s: a symbolic link makes it the same file as another of the job", p.path)
 		}
@@ -215,8 +219,8 @@ func (t *Tree) keep(there []fs.FileInfo) error {
 // make takes the destinations, and makes the directory of the part files and those above it. After an error nothing of that is left.
 func (t *Tree) make() (err error) {
 	r, p := t.r, t.staged(t.job)
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	p.dirs.Lock()
+	defer p.dirs.Unlock()
 	if err := r.finish(t.dir); err != nil {
 		return err
 	}
@@ -225,6 +229,9 @@ func (t *Tree) make() (err error) {
 	}
 	above, err := p.ancestor()
 	if err != nil {
+		return err
+	}
+	if err := r.claim(t.job, t.keys, t.place); err != nil {
 		return err
 	}
 	t.part = p.rel
@@ -243,12 +250,9 @@ func (t *Tree) make() (err error) {
 		if t.parts != nil {
 			t.parts.Close()
 		}
-		return err
+		r.unclaim(t.keys)
 	}
-	for _, key := range t.keys {
-		r.busy[key] = t.job
-	}
-	return nil
+	return err
 }
 
 // size is that of all files.
@@ -350,33 +354,25 @@ func (t *Tree) WriteAt(b []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// land makes a part file, a copy, of a file that was kept and is written to all the same: it is not what it should be.
+// land makes a part file, a copy, of a file that was kept and is written to all the same: it is not what it should be. Who comes while it is
+// copied waits for that, and has its error. Other files are read and written meanwhile, and this one is read as it was.
 func (t *Tree) land(i int) error {
+	c, first, err := t.open.copyOf(i)
+	if c == nil {
+		return err
+	}
+	if first {
+		t.open.copied(i, c, t.copyKept(i))
+	}
+	<-c.done
+	return c.err
+}
+
+// StopCopies has what is to be written to files that were kept fail instead of being waited for, while these are copied or later. All else goes on.
+func (t *Tree) StopCopies() {
 	t.open.mu.Lock()
 	defer t.open.mu.Unlock()
-	if t.open.kept[i] == nil {
-		return nil
-	}
-	p := t.place(i)
-	from, was, err := t.openFile(i)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	to, err := t.makePart(i)
-	if err != nil {
-		return p.wrap(err)
-	}
-	_, err = io.Copy(to, from)
-	if err := errors.Join(err, to.Close()); err != nil {
-		return t.explain(p, err)
-	}
-	if err := p.unchanged(from, was); err != nil {
-		return err
-	}
-	t.open.kept[i] = nil
-	t.open.forget(i)
-	return nil
+	t.open.hurry = true
 }
 
 // ReadAt reads what was written, also after Commit. As of io.ReaderAt the error is io.EOF at the end. It is a *ChangedError where a
@@ -439,8 +435,8 @@ func (t *Tree) Commit() error {
 		if t.state != landing {
 			return
 		}
-		t.r.mu.Lock()
-		defer t.r.mu.Unlock()
+		t.dir.dirs.Lock()
+		defer t.dir.dirs.Unlock()
 		t.r.removeEmpty(t.dir, fresh)
 	}()
 	for _, d := range dirs {
@@ -603,11 +599,7 @@ func (t *Tree) closeFiles() error {
 
 // release lets others land at the same paths. If nothing has landed, the directories that were made go again; otherwise they stay.
 func (t *Tree) release(landed bool) {
-	t.r.mu.Lock()
-	defer t.r.mu.Unlock()
-	for _, key := range t.keys {
-		delete(t.r.busy, key)
-	}
+	t.r.unclaim(t.keys)
 	t.r.settle(t.dir, filepath.Dir(t.part), landed)
 }
 

@@ -856,3 +856,154 @@ func TestPartFilesAreNotLookedFor(t *testing.T) {
 		t.Errorf("read %q, %v", got, err)
 	}
 }
+
+// keepOthers lands the model below dir, and begins another job that keeps all of its files but config.json.
+func keepOthers(t *testing.T, r *Roots, dir string) *Tree {
+	t.Helper()
+	must(t, begin(t, r, dir).Commit())
+	files := slices.Clone(model)
+	for i := range files {
+		files[i].Kept = files[i].Name != "config.json"
+	}
+	tr, err := r.CreateTree("job-2", dir, "s", files)
+	must(t, err)
+	t.Cleanup(func() { tr.Close() })
+	return tr
+}
+
+// slowCopy has kept files copied byte by byte. Before the given one it closes asked, and waits for answer to be closed. steps is how often it was called.
+func slowCopy(t *testing.T, at int) (asked, answer chan struct{}, steps *int) {
+	t.Cleanup(func() { copySome = io.CopyN })
+	asked, answer, steps = make(chan struct{}), make(chan struct{}), new(int)
+	copySome = func(to io.Writer, from io.Reader, _ int64) (int64, error) {
+		if *steps++; *steps == at {
+			close(asked)
+			<-answer
+		}
+		return io.CopyN(to, from, 1)
+	}
+	return asked, answer, steps
+}
+
+// While a kept file is copied, since it is written to, it is read as it was, and others are read and written. All who write to it wait for one copy.
+func TestKeptFileIsCopiedBesideOthers(t *testing.T) {
+	r, dir := openRoots(t)
+	m := filepath.Join(dir, "m")
+	tr := keepOthers(t, r, m)
+	asked, answer, steps := slowCopy(t, 3)
+	var wg sync.WaitGroup
+	for off, text := range map[int64]string{0: "S", 5: "X"} { // of shard-1
+		wg.Go(func() {
+			if n, err := tr.WriteAt([]byte(text), off); n != 1 || err != nil {
+				t.Errorf("write %s: %d, %v", text, n, err)
+			}
+		})
+	}
+	<-asked
+	inTime(t, "write another file", func() error {
+		_, err := tr.WriteAt([]byte("[]"), 6)
+		return err
+	})
+	b := make([]byte, len(modelBytes))
+	inTime(t, "read", func() error {
+		if _, err := tr.ReadAt(b, 0); err != nil || string(b) != "shard1[]voc" {
+			return fmt.Errorf("%q, %v", b, err)
+		}
+		return nil
+	})
+	close(answer)
+	wg.Wait()
+	if *steps != 7 {
+		t.Errorf("6 bytes were copied in %d steps, want 7: once, and its end", *steps)
+	}
+	if _, err := tr.ReadAt(b, 0); err != nil || string(b) != "ShardX[]voc" {
+		t.Errorf("reads %q, %v", b, err)
+	}
+	wantFiles(t, m, whole)
+	must(t, tr.Commit())
+	wantFiles(t, m, map[string]string{"shard-1": "ShardX", "config.json": "[]", "empty": "", "sub/deep/vocab": "voc"})
+}
+
+// An abort does not wait for the rest of a copy, and nothing of it is left.
+func TestAbortWhileAKeptFileIsCopied(t *testing.T) {
+	r, dir := openRoots(t)
+	m := filepath.Join(dir, "m")
+	tr := keepOthers(t, r, m)
+	asked, answer, steps := slowCopy(t, 2)
+	written, aborted := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := tr.WriteAt([]byte("X"), 5)
+		written <- err
+	}()
+	<-asked
+	wantTree(t, filepath.Join(m, ".freshet.job-2.part"), "0", "1")
+	go func() { aborted <- tr.Abort() }()
+	for deadline := time.Now().Add(10 * time.Second); !tr.open.ended() && time.Now().Before(deadline); time.Sleep(quick) {
+	}
+	close(answer)
+	if err := <-aborted; err != nil {
+		t.Error(err)
+	}
+	if err := <-written; !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("write: %v, want that it is closed", err)
+	}
+	if *steps != 2 {
+		t.Errorf("it was copied on: %d steps, want 2", *steps)
+	}
+	wantTree(t, m, "config.json", "empty", "shard-1", "sub/", "sub/deep/", "sub/deep/vocab")
+	wantFiles(t, m, whole)
+	if left, _ := fs.Glob(r.state.FS(), journalDir+"/*"); len(left) > 0 {
+		t.Errorf("the journal still has %q", left)
+	}
+}
+
+// Nor is it copied on for a job that nobody wants any more; what has been written by then can be read.
+func TestCopiesEndBeforeTheTree(t *testing.T) {
+	r, dir := openRoots(t)
+	tr := keepOthers(t, r, filepath.Join(dir, "m"))
+	asked, answer, steps := slowCopy(t, 2)
+	written := make(chan error, 1)
+	go func() {
+		_, err := tr.WriteAt([]byte("X"), 5)
+		written <- err
+	}()
+	<-asked
+	tr.StopCopies()
+	close(answer)
+	if err := <-written; !errors.Is(err, fs.ErrClosed) || *steps != 2 {
+		t.Errorf("write: %v after %d steps, want that it is closed after 2", err, *steps)
+	}
+	if _, err := tr.WriteAt([]byte("X"), 5); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("write: %v, want that it is closed", err)
+	}
+	got := make([]byte, 6)
+	if _, err := tr.ReadAt(got, 0); err != nil && err != io.EOF {
+		t.Errorf("read: %v", err)
+	}
+	if err := tr.Abort(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A copy that fails leaves nothing, says why, and is made anew by who writes next.
+func TestKeptFileThatCannotBeCopied(t *testing.T) {
+	defer func() { copySome = io.CopyN }()
+	r, dir := openRoots(t)
+	m := filepath.Join(dir, "m")
+	tr := keepOthers(t, r, m)
+	copySome = func(to io.Writer, from io.Reader, _ int64) (int64, error) {
+		n, _ := io.CopyN(to, from, 2)
+		return n, &fs.PathError{Op: "write", Path: "0", Err: os.NewSyscallError("copy_file_range", syscall.ENOSPC)}
+	}
+	_, err := tr.WriteAt([]byte("X"), 5)
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("write: %v, want ENOSPC", err)
+	}
+	wantError(t, err, filepath.Join(m, "shard-1")+": needs 6 B, ", " free: no space left on device")
+	wantTree(t, filepath.Join(m, ".freshet.job-2.part"), "1")
+	wantFiles(t, m, whole)
+	copySome = io.CopyN
+	_, err = tr.WriteAt([]byte("X[]"), 5)
+	must(t, err, tr.Commit())
+	wantFiles(t, m, map[string]string{"shard-1": "shardX", "config.json": "[]", "empty": "", "sub/deep/vocab": "voc"})
+}

@@ -15,6 +15,7 @@ type heldTree struct {
 	Path   string `json:"path"`
 	Source string `json:"source"`
 	Files  []held `json:"files"` // with their names as paths, and without source
+	mount
 }
 
 func heldTreeName(dir, source string) string {
@@ -35,7 +36,7 @@ func (r *Roots) rememberTree(p place, source string, files []TreeFile, infos []f
 	if err != nil {
 		return p.wrap(err)
 	}
-	h := heldTree{Path: dir, Source: source}
+	h := heldTree{Path: dir, Source: source, mount: p.mountOf(dir)}
 	for i, f := range files {
 		h.Files = append(h.Files, heldFile(f, infos[i]))
 	}
