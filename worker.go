@@ -497,6 +497,7 @@ func (p *part) run(ctx context.Context) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, t.Close()) }()
+		defer context.AfterFunc(ctx, t.StopCopies)()
 		config.File = timed{t, &p.course.written}
 		config.Commit = t.Commit
 	case held:
@@ -601,7 +602,7 @@ func (p *part) recorder() (*swarm.Recorder, func(), error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("recording: %w", err)
 	}
-	p.forgetRecordings()
+	p.forgetRecordings(f.Name())
 	r := swarm.NewRecorder(f, p.job.ID, p.status.Name, p.job.Accepted)
 	return r, func() {
 		if err := cmp.Or(r.Err(), f.Close()); err != nil {
@@ -614,15 +615,20 @@ func (w *worker) recordingPath(job string) string {
 	return filepath.Join(w.recordings, filepath.Base(job)+".jsonl")
 }
 
-// forgetRecordings removes the oldest recordings. Names of jobs sort by time.
-func (w *worker) forgetRecordings() {
+// forgetRecordings removes the oldest recordings but for that at path just, which is to be written now. Names of jobs sort by time, as the control plane's
+// clock had it.
+func (w *worker) forgetRecordings(just string) {
 	old, err := filepath.Glob(filepath.Join(w.recordings, "*.jsonl"))
-	if err != nil || len(old) <= keepRecordings {
+	if err != nil {
 		return
 	}
 	slices.Sort(old)
-	for _, path := range old[:len(old)-keepRecordings] {
-		os.Remove(path)
+	left := len(old)
+	for _, path := range old {
+		if left > keepRecordings && path != just {
+			os.Remove(path)
+			left--
+		}
 	}
 }
 

@@ -168,6 +168,31 @@ func TestCacheThatLearnsRanges(t *testing.T) {
 	}
 }
 
+// The recording that is to be written stays, also where older ones have names that sort behind it, from when the clock was ahead.
+func TestOldRecordingsAreForgotten(t *testing.T) {
+	w := &worker{recordings: t.TempDir()}
+	write := func(job string) string {
+		t.Helper()
+		if err := os.WriteFile(w.recordingPath(job), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return w.recordingPath(job)
+	}
+	for i := range keepRecordings + 2 {
+		write(fmt.Sprintf("n%03d", i))
+	}
+	for _, just := range []string{"a", "z"} {
+		w.forgetRecordings(write(just))
+		left, err := os.ReadDir(w.recordings)
+		if err != nil || len(left) != keepRecordings {
+			t.Fatalf("%d recordings are left, %v, want %d", len(left), err, keepRecordings)
+		}
+		if _, err := os.Stat(w.recordingPath(just)); err != nil || just == "a" && left[1].Name() != "n003.jsonl" {
+			t.Errorf("%s is written: %v, and the oldest of the others is %s", just, err, left[1].Name())
+		}
+	}
+}
+
 // What is wrong with a file that was here before is said by itself, wherever that was noticed.
 func TestPlainly(t *testing.T) {
 	err := plainly(fmt.Errorf("read pieces 0–7 of s3://b/k from the store: %w", &landing.ChangedError{Path: "/data/model"}))

@@ -118,8 +118,9 @@ func (n *node) unmet(ctx context.Context, ev evUnmet) {
 		n.dead(ev.rank, refused)
 		return
 	}
+	nb.brief()
 	if left := nb.deadline.Sub(n.now); ev.rank > n.Self && left > 0 {
-		n.dial(ctx, ev.rank, left)
+		n.dial(ctx, ev.rank, nb.rest, left)
 	}
 }
 

@@ -464,6 +464,58 @@ func TestHeldFileIsWrong(t *testing.T) {
 	}
 }
 
+// What a file from before the job has is not known by what others say of it: before a piece of it counts as wrong it is read from there, and where that is not what its digest says the
+// store decides. Nothing is written over that is right.
+func TestKeptFileIsBelieved(t *testing.T) {
+	const lie, right, rotten = 1, 2, 3 // digests
+	reading := func(audit auditing, sum uint64) evFetched { return evFetched{piece: 0, sum: sum, audit: audit} }
+	for _, tt := range []struct {
+		name     string
+		said     uint64 // by the first that speaks
+		audited  uint64 // by another that has read it again; zero: that is up to us
+		readings []evFetched
+		lost     bool
+		tells    bool // what the store has, as its reader
+	}{
+		{"an audit finds the lie", lie, right, []evFetched{reading(rechecking, right)}, false, false},
+		{"an audit finds the lie, and the file is rotten", lie, right, []evFetched{reading(rechecking, rotten), reading(comparing, right)}, true, false},
+		{"an audit lies", right, lie, []evFetched{reading(rechecking, right), reading(comparing, right)}, false, true},
+		{"we find the lie", lie, 0, []evFetched{reading(rechecking, right), reading(comparing, right)}, false, true},
+		{"we find the lie, and our file rotten", lie, 0, []evFetched{reading(rechecking, rotten), reading(comparing, right)}, true, false},
+		{"we find nothing", right, 0, []evFetched{reading(rechecking, right), reading(comparing, right)}, false, true},
+		{"we find our file rotten", right, 0, []evFetched{reading(rechecking, rotten), reading(comparing, right)}, true, false},
+	} {
+		swarmOf(t, 3, unit.MiB, steal.Stream, func(b *bench) {
+			b.cutUp(unit.MiB/2, unit.MiB/2, unit.MiB/2)
+			c := b.configs[0]
+			c.Kept, c.Log = []bool{true, false}, slog.New(slog.DiscardHandler)
+			n := newNode(c)
+			n.enter(1, digest{1, exchange.Entry{Sum: 7, Reader: 1}})
+			n.enter(1, digest{0, exchange.Entry{Sum: tt.said, Reader: 1}})
+			if !n.ex.Have().Has(0) {
+				t.Fatalf("%s: what is in its place is not had", tt.name)
+			}
+			if tt.audited > 0 {
+				n.enter(2, digest{0, exchange.Entry{Sum: tt.audited, Reader: 2, Term: exchange.MaxTerm}})
+			} else {
+				n.looks[0] = true
+			}
+			for _, ev := range tt.readings {
+				o, ok := n.audit()
+				if !ok || o.audit != ev.audit || !o.take[0] || !n.ex.Have().Has(0) {
+					t.Fatalf("%s: reads %v, %v, and has it: %v; want audit %d", tt.name, o, ok, n.ex.Have().Has(0), ev.audit)
+				}
+				n.fetched(ev)
+			}
+			e, _ := n.man.Entry(0)
+			if has := n.ex.Have().Has(0); n.fatal != nil || has == tt.lost || len(n.doubts) > 0 || (e.Reader == 0) != tt.tells || tt.tells && e.Sum != right {
+				t.Errorf("%s: has it: %v, says of it %v, in doubt %v, fails for %v", tt.name, has, e, n.doubts, n.fatal)
+			}
+			n.wg.Wait()
+		})
+	}
+}
+
 // Where the store has no checksum, and two readers differ, either of whom some heard first, who is to read after either is believed, and nobody else: least of all one of
 // the two.
 func TestAuditorAfterEither(t *testing.T) {

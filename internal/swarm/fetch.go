@@ -88,8 +88,11 @@ func (n *node) readSpan(ctx context.Context, o order) error {
 }
 
 func (n *node) readOnce(ctx context.Context, o order) error {
+	if o.audit == rechecking && !n.Members[n.Self].Held { // whatever it has; what it should have is to be seen
+		return n.readOwn(ctx, o, false)
+	}
 	if n.Members[n.Self].Held && (o.audit == notAuditing || o.audit == rechecking) {
-		err := n.readOwn(ctx, o)
+		err := n.readOwn(ctx, o, true)
 		if bad := new(objectError); errors.As(err, &bad) {
 			return fmt.Errorf("%s: %w: remove it and broadcast again", bad.object, ErrHeldWrong)
 		}
@@ -108,11 +111,15 @@ func (n *node) readOnce(ctx context.Context, o order) error {
 	return nil
 }
 
-// readOwn reads pieces that are in their place here.
-func (n *node) readOwn(ctx context.Context, o order) error {
+// readOwn reads pieces that are in their place here, and holds them against checksums of objects if check says so.
+func (n *node) readOwn(ctx context.Context, o order, check bool) error {
 	o.gate = &gate{} // others need nothing of it
 	off, size := n.Layout.RangeSpan(o.span)
-	return n.readPieces(ctx, n.check(io.NewSectionReader(n.File, int64(off), int64(size)), off, size), o, false)
+	var r io.Reader = io.NewSectionReader(n.File, int64(off), int64(size))
+	if check {
+		r = n.check(r, off, size)
+	}
+	return n.readPieces(ctx, r, o, false)
 }
 
 func (n *node) readStore(ctx context.Context, o order) error {
@@ -229,14 +236,20 @@ func (n *node) fetched(ev evFetched) {
 	}
 }
 
-// rechecked takes what our own file from before the job has of a piece whose digest has changed.
+// rechecked takes what our own file from before the job has of a piece whose digest has changed, or which others may have read wrong.
 func (n *node) rechecked(ev evFetched, old exchange.Entry) {
 	n.doubts = n.doubts[1:]
+	if !n.ex.Have().Has(ev.piece) && !n.Members[n.Self].Held { // it was lost meanwhile, and comes anew
+		return
+	}
 	n.sums[ev.piece] = ev.sum
+	n.believed.Remove(ev.piece)
 	switch {
 	case ev.sum == old.Sum:
 		n.news = append(n.news, ev.piece) // nobody reckoned with our copy any more
-	case old.Reader == n.Self || n.Members[n.Self].NoAccess:
+	case !n.Members[n.Self].Held && n.Members[n.Self].NoAccess:
+		n.lose(ev.piece)
+	case n.Members[n.Self].Held && (old.Reader == n.Self || n.Members[n.Self].NoAccess):
 		n.fail(heldWrong(ev.piece))
 	default: // or another says what the store does not have
 		n.looks[ev.piece] = true
@@ -252,14 +265,24 @@ func (n *node) compared(ev evFetched, old exchange.Entry) (over bool) {
 		n.looks[ev.piece] = true
 		return true
 	case ev.sum == old.Sum:
-		if held && n.sums[ev.piece] != ev.sum && !slices.Contains(n.doubts, ev.piece) {
+		switch {
+		case n.sums[ev.piece] == ev.sum || slices.Contains(n.doubts, ev.piece):
+		case held:
 			n.fail(heldWrong(ev.piece))
+			return true
+		default:
+			n.lose(ev.piece)
 			return true
 		}
 	case held: // the reader had it wrong; whether we have it right is to be seen
-		n.doubts = append(n.doubts, ev.piece)
+		n.doubt(ev.piece)
 		if old.Term == exchange.MaxTerm {
 			n.overrule(ev.piece, ev.sum)
+		}
+	case n.sums[ev.piece] == ev.sum: // likewise, and our file from before the job has it right
+		if old.Term == exchange.MaxTerm {
+			n.overrule(ev.piece, ev.sum)
+			n.news = append(n.news, ev.piece)
 		}
 	default:
 		n.lose(ev.piece)

@@ -9,7 +9,8 @@ import (
 
 // Of several objects some may be in their places here before the job, of the right versions: if one shard of a model is new,
 // the others need not move again. Their pieces are like those of a node that has held all: whoever is to read one reads it from its own file,
-// and who hears of its digest has it. Where a file is not what it should be its pieces are read again, as any that were read wrong.
+// and who hears of its digest has it. Where a file is not what it should be its pieces are read again, as any that were read wrong. But a digest is another's word, which may be
+// a lie: before a piece counts as wrong for it, it is read from its file, and the store decides.
 
 // keeps are the pieces that are in their places already; nil: there are none.
 func keeps(c Config) *piece.Set {
@@ -50,7 +51,7 @@ func (n *node) readRun(ctx context.Context, o order) error {
 	if !n.kept(o.span.Lo) {
 		return n.readStore(ctx, o)
 	}
-	err := n.readOwn(ctx, o)
+	err := n.readOwn(ctx, o, true)
 	bad := new(objectError)
 	if !errors.As(err, &bad) {
 		return err
@@ -59,7 +60,7 @@ func (n *node) readRun(ctx context.Context, o order) error {
 	for p := o.span.Lo; p < o.span.Hi; p++ {
 		one := o
 		one.span = piece.Range{Lo: p, Hi: p + 1}
-		err := n.readOwn(ctx, one)
+		err := n.readOwn(ctx, one, true)
 		if errors.As(err, &bad) {
 			err = n.readStore(ctx, one)
 		}

@@ -21,26 +21,31 @@ import (
 type neighbour struct {
 	link      *link // nil unless up
 	dead      bool
-	deadline  time.Time    // while waiting
-	lost      time.Time    // while not up: since when
-	why       error        // of the last failure to connect
-	done      bool         // it has the object in its place
-	plain     bool         // its connection is not encrypted, or was not
-	silent    bool         // it has been silent once until its connection was given up
-	moved     time.Time    // when it last announced or was sent anything, or had read a piece again
-	gained    time.Time    // when it last announced a piece or took works
-	took      bool         // it has taken works since it last announced a piece
-	imports   bool         // likewise, pieces to import
-	overtaken bool         // we have read in its place
-	unheard   bool         // while not up: others know that we have not heard it for a while
-	misses    map[int]bool // members that it does not hear, or did not for a while: it is told at once what they read
-	again     map[int]bool // those of them of which it is to be told everything again
-	repeated  time.Time    // when it last was
-	sent      unit.Bytes   // to it
-	reread    *piece.Set   // what it says to have read again; nil: nothing
-	deceivers map[int]bool // one of these may have told it otherwise than us what it has given wrong; nil: it has given nothing wrong
-	wrong     map[int]bool // pieces that it has given wrong since, of what these have read
+	deadline  time.Time     // while waiting
+	lost      time.Time     // while not up: since when
+	why       error         // of the last failure to connect
+	done      bool          // it has the object in its place
+	plain     bool          // its connection is not encrypted, or was not
+	silent    bool          // it has been silent once until its connection was given up
+	since     time.Time     // when it was last up
+	rest      time.Duration // before it is up again: its connections end as soon as they are there
+	moved     time.Time     // when it last announced or was sent anything, or had read a piece again
+	gained    time.Time     // when it last announced a piece or took works
+	took      bool          // it has taken works since it last announced a piece
+	imports   bool          // likewise, pieces to import
+	overtaken bool          // we have read in its place
+	unheard   bool          // while not up: others know that we have not heard it for a while
+	misses    map[int]bool  // members that it does not hear, or did not for a while: it is told at once what they read
+	again     map[int]bool  // those of them of which it is to be told everything again
+	repeated  time.Time     // when it last was
+	sent      unit.Bytes    // to it
+	reread    *piece.Set    // what it says to have read again; nil: nothing
+	deceivers map[int]bool  // one of these may have told it otherwise than us what it has given wrong; nil: it has given nothing wrong
+	wrong     map[int]bool  // pieces that it has given wrong since, of what these have read
 }
+
+// brief notes that a connection ended as soon as it was there. One that comes and goes for ever costs each of its peers no more than one a second.
+func (nb *neighbour) brief() { nb.rest = min(max(2*nb.rest, redialAfter), steady) }
 
 // rereads notes that it has read one of so many pieces again, of which it announces nothing. It returns false if it has said so before.
 func (nb *neighbour) rereads(p, pieces int) bool {
@@ -64,7 +69,7 @@ func (n *node) dialAll(ctx context.Context) {
 		for _, rank := range ranks {
 			t := time.NewTimer(dialEvery)
 			select {
-			case <-n.dial(ctx, rank, connectFor):
+			case <-n.dial(ctx, rank, 0, connectFor):
 			case <-t.C:
 			case <-ctx.Done():
 				t.Stop()
@@ -75,9 +80,9 @@ func (n *node) dialAll(ctx context.Context) {
 	})
 }
 
-// dial tries to connect to a member of higher rank until it succeeds or the
+// dial tries to connect to a member of higher rank, after a rest, until it succeeds or the
 // time is over. A refused connection may mean that the other end has not begun. What it returns is closed after the first try.
-func (n *node) dial(ctx context.Context, rank int, within time.Duration) (tried <-chan struct{}) {
+func (n *node) dial(ctx context.Context, rank int, rest, within time.Duration) (tried <-chan struct{}) {
 	m := n.Members[rank]
 	first := make(chan struct{})
 	n.wg.Go(func() {
@@ -85,7 +90,10 @@ func (n *node) dial(ctx context.Context, rank int, within time.Duration) (tried 
 		defer once()
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
-		for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		if !pause(ctx, rest) {
+			return
+		}
+		for wait := redialAfter; ; wait = min(2*wait, steady) {
 			conn, err := n.Network.Dial(ctx, m.Addr, m.Name, n.Job)
 			if err == nil {
 				once()
@@ -99,16 +107,24 @@ func (n *node) dial(ctx context.Context, rank int, within time.Duration) (tried 
 				return
 			}
 			once()
-			t := time.NewTimer(wait)
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-				t.Stop()
+			if !pause(ctx, wait) {
 				return
 			}
 		}
 	})
 	return first
+}
+
+// pause waits, and returns false if ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // accept hands incoming connections to the loop.
@@ -138,11 +154,22 @@ func (n *node) up(ctx context.Context, ev evUp) {
 		n.wg.Go(func() { ev.conn.CloseWithReason("given up for job " + n.Job) })
 		return
 	}
+	if wait := nb.since.Add(nb.rest).Sub(n.now); wait > 0 {
+		n.wg.Go(func() {
+			if !pause(ctx, wait) || !n.post(ev) {
+				ev.conn.Close()
+			}
+		})
+		return
+	}
 	if nb.link != nil { // the other end knows better that the old one is lost
 		n.lost(ev.rank)
 	}
 	l := &link{rank: ev.rank, conn: ev.conn, out: newOutbox(n.mostUnread())}
-	nb.link, nb.why, nb.moved, nb.unheard = l, nil, n.now, false
+	if nb.since.IsZero() { // later ones tell of nothing that moves
+		nb.moved = n.now
+	}
+	nb.link, nb.why, nb.since, nb.unheard = l, nil, n.now, false
 	clear(nb.again) // all is said now
 	n.links[l] = true
 	nb.plain = nb.plain || ev.conn.Plain()
@@ -165,6 +192,11 @@ func (n *node) lost(rank int) {
 	nb := &n.neighbours[rank]
 	l := nb.link
 	nb.link, nb.lost = nil, n.now
+	if n.now.Sub(nb.since) < steady {
+		nb.brief()
+	} else {
+		nb.rest = 0
+	}
 	l.out.close()
 	n.ex.Down(rank)
 	n.works.Unanswered(rank)
@@ -205,7 +237,7 @@ func (n *node) down(ctx context.Context, ev evDown) {
 		nb.silent = nb.silent || errors.Is(ev.err, os.ErrDeadlineExceeded)
 		nb.deadline, nb.why = n.now.Add(exchange.ReconnectFor), ev.err
 		if rank > n.Self {
-			n.dial(ctx, rank, exchange.ReconnectFor)
+			n.dial(ctx, rank, nb.rest, exchange.ReconnectFor)
 		}
 	}
 }

@@ -2,12 +2,16 @@ package swarm
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/freshet/freshet/internal/pace"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/unit"
 )
 
 // far is a network on which it takes so long to hear that a node was removed.
@@ -64,4 +68,30 @@ func TestDialsOneAfterTheOther(t *testing.T) {
 			}
 		})
 	}
+}
+
+// One that hangs up whenever it is dialed is not dialed more than once a second, and not for ever.
+func TestWhoHangsUpIsLeftAlone(t *testing.T) {
+	const nodes, size, rate = 4, 4 * unit.MiB, 32 * unit.KiB
+	swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
+		ctx, cancel := context.WithCancel(b.t.Context())
+		for i := range b.configs {
+			b.configs[i].Layout.Piece = 64 * unit.KiB
+			b.configs[i].Store = client{b.store, []*pace.Limiter{pace.New(unit.Bandwidth(rate))}, 4 << 10}
+		}
+		var calls atomic.Int64
+		wait := b.stranger(ctx, func(c *peer.Conn) {
+			calls.Add(1)
+			c.Close()
+		}, nil)
+		b.within(time.Hour)
+		b.run()
+		cancel()
+		wait()
+		b.complete(BySource, 0, 1, 2)
+		seconds := int64(slices.Max(b.took) / time.Second)
+		if most := 3 * (seconds + int64(leaveAfter/time.Second) + 10); seconds < 20 || calls.Load() > most {
+			t.Errorf("it is called %d times in %d s, want at most %d", calls.Load(), seconds, most)
+		}
+	})
 }

@@ -26,6 +26,8 @@ const (
 	reportEvery  = 250 * time.Millisecond // progress
 	idleEvery    = time.Second            // who is done reports, and looks at its deadlines unless it is spoken to: each time wakes a processor thrice
 	connectFor   = 15 * time.Second       // a member that cannot be reached at the start is dead
+	redialAfter  = 50 * time.Millisecond  // a member that could not be reached is tried again; after twice as long each time, until it is steady
+	steady       = time.Second            // which is how long a connection lasts that is none of those which end as soon as they are there
 	dialEvery    = 5 * time.Millisecond   // handshakes take the processor: who makes all of them at once reads nothing meanwhile
 	stallAfter   = 30 * time.Second       // nothing came from anywhere: read what is missing ourselves
 	rescueAfter  = time.Second            // nothing came since, or only what others read so: read on
@@ -80,14 +82,15 @@ type node struct {
 	began    time.Time     // when the number of orders that are being carried out last changed
 	read     time.Duration // before that
 	twice    *steal.Twice
-	broken   int       // how many connections to the store were broken off since one last delivered
-	quiet    time.Time // before it the store is not asked: it has asked for that, us or another node
-	quietAll time.Time // before it some other node may still not ask it
-	heeds    time.Time // from then on another node can keep us from it again
-	idle     time.Time // when there was last anything to read, or an answer to wait for
-	wrong    []int     // pieces to be read again and replaced: ours that an audit found wrong, and what came otherwise than its digest
-	stranded []int     // pieces of ours to read whose last holder died while it was sending them
-	doubts   []int     // Held: pieces of our file to be compared with what an audit found
+	broken   int        // how many connections to the store were broken off since one last delivered
+	quiet    time.Time  // before it the store is not asked: it has asked for that, us or another node
+	quietAll time.Time  // before it some other node may still not ask it
+	heeds    time.Time  // from then on another node can keep us from it again
+	idle     time.Time  // when there was last anything to read, or an answer to wait for
+	wrong    []int      // pieces to be read again and replaced: ours that an audit found wrong, and what came otherwise than its digest
+	stranded []int      // pieces of ours to read whose last holder died while it was sending them
+	believed *piece.Set // of keeps: pieces whose digests others have said, not our file
+	doubts   []int      // pieces of a file from before the job, to be read from there and compared with their digests
 
 	news    []int    // pieces got since outboxes were last told
 	digests []digest // of what we have read ourselves since then
@@ -154,7 +157,7 @@ func newNode(c Config) *node {
 		Config: c,
 		events: make(chan any, 64), ended: make(chan struct{}),
 		now: now, ticked: now, moved: now, idle: now, twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
-		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, words: map[int][]word{}, alike: map[int][]int{}, proved: map[int]bool{},
+		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), believed: piece.NewSet(c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, words: map[int][]word{}, alike: map[int][]int{}, proved: map[int]bool{},
 		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
 	n.policy, n.sources = c.policy()

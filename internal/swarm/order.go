@@ -188,15 +188,26 @@ func (n *node) audit() (o order, ok bool) {
 				due = append(due, p)
 				continue
 			}
-			if e, _ := n.man.Entry(p); n.Members[n.Self].Held && n.sums[p] != e.Sum { // as our file was read again before
-				n.fail(heldWrong(p))
-				return o, false
+			if e, _ := n.man.Entry(p); n.sums[p] != e.Sum { // as our file was read again before
+				if n.Members[n.Self].Held {
+					n.fail(heldWrong(p))
+					return o, false
+				}
+				n.lose(p)
 			}
 			delete(n.looks, p)
 			n.man.Spare(p)
 		}
 		slices.Sort(due)
 		due = slices.Compact(due)
+	}
+	for _, p := range due {
+		if n.believed.Has(p) { // what the store has is to be compared with our file
+			n.doubt(p)
+		}
+	}
+	if len(n.doubts) > 0 {
+		return n.audit()
 	}
 	for _, p := range due {
 		if !n.ex.Have().Has(p) && !n.Members[n.Self].Held { // there is nothing to compare with

@@ -43,6 +43,9 @@ func (n *node) enter(from int, d digest) {
 		n.ex.Known(d.Piece)
 		if n.kept(d.Piece) && from != n.Self { // another has read it, from the store or from its file; ours is there, too
 			n.got(d.Piece, d.Sum, n.Members[n.Self].Name)
+			if !n.Members[n.Self].Held {
+				n.believed.Add(d.Piece)
+			}
 		}
 	case exchange.Replaced:
 		n.withdraw(d.Piece, d.Reader)
@@ -64,8 +67,8 @@ func (n *node) replaced(p int) {
 	case !n.ex.Have().Has(p):
 	case n.sums[p] == e.Sum:
 		n.news = append(n.news, p) // others do not reckon with ours any more
-	case n.Members[n.Self].Held:
-		n.doubts = append(n.doubts, p)
+	case n.Members[n.Self].Held || n.believed.Has(p):
+		n.doubt(p)
 	default:
 		n.lose(p)
 	}
@@ -77,6 +80,13 @@ func (n *node) replaced(p int) {
 		n.fault(n.Members[b.Reader].Name, fmt.Sprintf("had piece %d wrong when it read it from the store; it was read again by %s", b.Piece, by))
 	}
 	n.blamed = len(n.man.Blamed())
+}
+
+// doubt has a piece of a file from before the job read from there: of what it has we know by another's word, or by what a reading long ago said.
+func (n *node) doubt(p int) {
+	if !slices.Contains(n.doubts, p) {
+		n.doubts = append(n.doubts, p)
+	}
 }
 
 // withdraw has nobody's copy of a piece count but one's.
@@ -203,6 +213,7 @@ func (n *node) lose(p int) {
 		n.have -= n.pieceSize(p)
 		n.countObjects(p, 1)
 		n.ex.Lost(p)
+		n.believed.Remove(p)
 		n.news = slices.DeleteFunc(n.news, func(q int) bool { return q == p })
 		for rank := range n.neighbours {
 			if l := n.neighbours[rank].link; l != nil {
