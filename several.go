@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -47,18 +48,36 @@ const lookWithin = 3 * time.Second
 // hintWithin is what an answer that is known may be late for.
 const hintWithin = 2 * time.Second
 
+// mostNames is how many names below a prefix are looked through: a listing may have no end, and hardly any of it be objects that can be used.
+const mostNames = 4 * control.MaxFiles
+
+// listed are the objects below a prefix, without what some programs put where a directory would be. It ends with an error after mostNames.
+func listed(ctx context.Context, store objstore.Store, prefix string) iter.Seq2[objstore.Entry, error] {
+	return func(yield func(objstore.Entry, error) bool) {
+		names := 0
+		for e, err := range store.List(ctx, prefix) {
+			if names++; err == nil && names > mostNames {
+				err = objstore.Permanent(fmt.Errorf("more than %d names lie below %s: name a prefix with fewer below it", mostNames, prefix))
+			}
+			if err != nil {
+				yield(objstore.Entry{}, err)
+				return
+			}
+			if e.Key != prefix && !strings.HasSuffix(e.Key, "/") && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
 // list says what lies below a prefix now.
 func (w *worker) list(ctx context.Context, store objstore.Store, prefix string, spec control.Spec) (control.Source, error) {
 	var files control.Files
-	for e, err := range store.List(ctx, prefix) {
+	for e, err := range listed(ctx, store, prefix) {
 		if err != nil {
 			return control.Source{}, err
 		}
-		name := strings.TrimPrefix(e.Key, prefix)
-		if name == "" || strings.HasSuffix(name, "/") { // what some programs put where a directory would be
-			continue
-		}
-		if files = append(files, objstore.Object{Key: name}); len(files) > control.MaxFiles {
+		if files = append(files, objstore.Object{Key: strings.TrimPrefix(e.Key, prefix)}); len(files) > control.MaxFiles {
 			break
 		}
 	}
@@ -120,8 +139,8 @@ func notOursBelow(top string, files control.Files) error {
 
 // firstBelow is the key of an object below a prefix that has so many bytes.
 func firstBelow(ctx context.Context, store objstore.Store, prefix string, least unit.Bytes) (string, error) {
-	for e, err := range store.List(ctx, prefix) {
-		if err != nil || !strings.HasSuffix(e.Key, "/") && e.Size >= least {
+	for e, err := range listed(ctx, store, prefix) {
+		if err != nil || e.Size >= least {
 			return e.Key, err
 		}
 	}

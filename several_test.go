@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -124,6 +125,42 @@ func TestManyFilesInTime(t *testing.T) {
 			t.Errorf("got %d files, %v", len(s.Files), err)
 		}
 	})
+}
+
+// endless lists names of what would be a directory, one after the other, and counts them.
+type endless struct {
+	objstore.Store
+	names *int
+}
+
+func (s endless) List(_ context.Context, prefix string) iter.Seq2[objstore.Entry, error] {
+	return func(yield func(objstore.Entry, error) bool) {
+		for *s.names = 1; yield(objstore.Entry{Key: fmt.Sprintf("%s%08d/", prefix, *s.names)}, nil); *s.names++ {
+		}
+	}
+}
+
+// A listing that has no end, and nothing in it, is not read for ever.
+func TestListingWithoutEnd(t *testing.T) {
+	n := 0
+	store := retry.New(endless{mem.New(), &n}, retry.Policy{})
+	_, err := new(worker).list(t.Context(), store, "m/", control.Spec{Source: "s3://b/m/"})
+	_, none := firstBelow(t.Context(), store, "m/", 0)
+	for _, err := range []error{err, none} {
+		if err == nil || err.Error() != "more than 40000 names lie below m/: name a prefix with fewer below it" || objstore.Temporary(err) || n != mostNames+1 {
+			t.Errorf("got %v after %d names", err, n)
+		}
+	}
+	few := mem.New()
+	for _, key := range []string{"m/", "m/a/", "m/a/x", "m/b/"} {
+		few.Set(key, []byte("data"))
+	}
+	if s, err := new(worker).list(t.Context(), few, "m/", control.Spec{Source: "s3://b/m/"}); err != nil || len(s.Files) != 1 || s.Files[0].Key != "a/x" {
+		t.Errorf("got %+v, %v, want a/x alone", s.Files, err)
+	}
+	if key, err := firstBelow(t.Context(), few, "m/", 4); err != nil || key != "m/a/x" {
+		t.Errorf("got %q, %v, want m/a/x", key, err)
+	}
 }
 
 // What a job says of one of its objects is looked at, too, by those as well that get a job in which access is shared; of so many that not all are looked at,

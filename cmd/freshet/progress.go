@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/freshet/freshet"
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/objstore/open"
 	"github.com/freshet/freshet/unit"
 )
@@ -183,11 +184,11 @@ func (m *meter) rate(now time.Time) unit.Bandwidth {
 func totals(j freshet.Job) (have, store, peers unit.Bytes, ended int) {
 	for _, n := range j.Nodes {
 		if n.State == freshet.Present {
-			have += j.Object.Size
+			have = account.Sum(have, j.Object.Size)
 		} else {
-			have += n.Have
+			have = account.Sum(have, n.Have)
 		}
-		store, peers = store+n.StoreBytes, peers+n.PeerBytes
+		store, peers = account.Sum(store, n.StoreBytes), account.Sum(peers, n.PeerBytes)
 		if n.State.Ended() {
 			ended++
 		}

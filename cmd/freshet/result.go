@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/freshet/freshet"
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/report"
 	"github.com/freshet/freshet/internal/swarm"
 	"github.com/freshet/freshet/objstore/open"
@@ -208,7 +209,7 @@ func newRun(job freshet.Job, courses map[string]freshet.Course) run {
 		r.BoundParts = append(r.BoundParts, k)
 	}
 	for _, e := range a.Entries {
-		r.Sites = append(r.Sites, siteRun{Name: e.Site, Nodes: e.Nodes, InBytes: int64(e.Store + e.Others), StoreBytes: int64(e.Store), OtherBytes: int64(e.Others), Copies: e.Copies})
+		r.Sites = append(r.Sites, siteRun{Name: e.Site, Nodes: e.Nodes, InBytes: int64(account.Sum(e.Store, e.Others)), StoreBytes: int64(e.Store), OtherBytes: int64(e.Others), Copies: e.Copies})
 	}
 	if a.Seconds > 0 {
 		r.HeldUpBy = &a.Cause
@@ -235,8 +236,8 @@ func newRun(job freshet.Job, courses map[string]freshet.Course) run {
 		if c, ok := courses[n.Name]; ok {
 			k.Course = newNodeCourse(c)
 		}
-		r.StoreBytes += k.StoreBytes
-		r.PeerBytes += k.PeerBytes
+		r.StoreBytes = int64(account.Sum(unit.Bytes(r.StoreBytes), n.StoreBytes))
+		r.PeerBytes = int64(account.Sum(unit.Bytes(r.PeerBytes), n.PeerBytes))
 		r.Nodes = append(r.Nodes, k)
 	}
 	if len(times) > 0 {

@@ -149,12 +149,15 @@ func Of(j Job) Account {
 			a.Seconds = max(a.Seconds, n.DoneS)
 		}
 	}
-	if !j.Done {
+	if a.Seconds = figure(a.Seconds); !j.Done {
 		a.Seconds = 0
 	}
 	j = j.counted()
 	a.Entries = j.entries()
 	a.Parts = j.parts(a.Seconds, a.Entries)
+	for i := range a.Parts {
+		a.Parts[i].figures()
+	}
 	for _, p := range a.Parts {
 		a.Bound = max(a.Bound, p.Seconds)
 	}
@@ -168,7 +171,24 @@ func Of(j Job) Account {
 		}
 		a.Cause = j.cause(a)
 	}
+	a.Ratio, a.CPUPerGB = figure(a.Ratio), figure(a.CPUPerGB) // not before: a ratio that is too large is not one near the bound
 	return a
+}
+
+// figure is v, or zero, which is unknown, where that is no number that JSON and pages have: a job may declare any rate, and old records may have any time.
+func figure(v float64) float64 {
+	if !(v >= 0 && v <= math.MaxFloat32) {
+		return 0
+	}
+	return v
+}
+
+// figures makes p unknown where its numbers are none that can be shown.
+func (p *Part) figures() {
+	if rate := float64(p.Rate); figure(rate) != rate || figure(p.Seconds) != p.Seconds {
+		p.Rate, p.Seconds, p.Used = 0, 0, 0
+	}
+	p.Used = figure(p.Used)
 }
 
 // Binding is the part that sets the bound; nil if it is unknown.
@@ -252,12 +272,11 @@ func (j *Job) entries() (out []Entry) {
 		for _, n := range j.Nodes {
 			if n.Site == s.Name {
 				e.Nodes++
-				e.Store += n.Store
-				e.Others += n.Crossed
+				e.Store, e.Others = Sum(e.Store, n.Store), Sum(e.Others, n.Crossed)
 			}
 		}
 		if j.Size > 0 {
-			e.Copies = float64(e.Store+e.Others) / float64(j.Size)
+			e.Copies = (float64(e.Store) + float64(e.Others)) / float64(j.Size)
 		}
 		out = append(out, e)
 	}
@@ -311,11 +330,11 @@ func (j *Job) parts(seconds float64, entries []Entry) []Part {
 
 	var read, sent unit.Bytes
 	for _, n := range j.Nodes {
-		read += n.Store
+		read = Sum(read, n.Store)
 		if n.Held {
-			read += n.Sent
+			read = Sum(read, n.Sent)
 		} else {
-			sent += n.Sent
+			sent = Sum(sent, n.Sent)
 		}
 	}
 	var out []Part
@@ -347,7 +366,7 @@ func (j *Job) parts(seconds float64, entries []Entry) []Part {
 				if part.Rate == 0 || in.Rate < part.Rate {
 					part.Rate = in.Rate
 				}
-				moved, carries = moved+n.Store+n.Peers, carries+float64(in.Rate)*n.DoneS
+				moved, carries = Sum(moved, Sum(n.Store, n.Peers)), carries+float64(in.Rate)*n.DoneS
 			}
 			if slowest != nil {
 				over = carries / float64(part.Rate)
@@ -358,11 +377,11 @@ func (j *Job) parts(seconds float64, entries []Entry) []Part {
 		case "store":
 			part.From, part.Probed, part.Missing, moved = store.From, store.Probed, store.Missing, read
 		case "uplinks":
-			part.From, part.Probed, part.Missing, moved = up.From, up.Probed, up.Missing, read+sent
+			part.From, part.Probed, part.Missing, moved = up.From, up.Probed, up.Missing, Sum(read, sent)
 		default: // after those three the sites, in their order
 			k := fed[i-3]
 			part.By, part.Name = "site", j.Sites[k].Name
-			moved = entries[k].Store + entries[k].Others
+			moved = Sum(entries[k].Store, entries[k].Others)
 			if took := j.took(part.Name); seconds > 0 && took > 0 && took < refuted*part.Seconds {
 				part.Seconds = 0
 			}

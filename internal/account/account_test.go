@@ -427,6 +427,11 @@ func TestCoursesAreBounded(t *testing.T) {
 		{Step: -1, Store: make([]int64, 2), Peers: make([]int64, 2), Sent: make([]int64, 2)},
 		{Step: math.NaN(), Seconds: math.NaN(), CPUS: math.Inf(1), Spent: Times{FromPeers: -1, ForDisk: math.NaN()}},
 		{DoStep: math.Inf(1), Do: "sbp"},
+		{Step: 2e8, Store: make([]int64, 2), Peers: make([]int64, 2), Sent: make([]int64, 2)},
+		{DoStep: 1e308, Do: strings.Repeat("s", 121)},
+		{DoStep: 6e7, Do: strings.Repeat("s", 9)}, // too much when it is made to fit
+		{Seconds: 1.7e308, WriteS: 2e8, BusyS: 1e9, CPUS: 1.7e308, Spent: Times{ForStore: 1.7e308}},
+		{Carries: Capacities{In: Capacity{Rate: 1e-300, From: Declared}, Out: Capacity{Rate: 1e16, From: NIC}, Store: Capacity{Rate: 0.5, From: Seen}}},
 		{DoStep: 0, Do: "s"},
 		{DoStep: 1, Do: "s<b>"},
 		{Carries: Capacities{In: Capacity{Rate: -1, From: Declared}, Out: Capacity{Rate: 1, From: "<b>"}, Store: Capacity{Rate: unit.Bandwidth(math.Inf(1)), From: NIC}}},
@@ -455,6 +460,65 @@ func TestCoursesAreBounded(t *testing.T) {
 	}
 	if b, _ := json.Marshal(Course{}); string(b) != "{}" {
 		t.Errorf("an unknown course is %s", b)
+	}
+}
+
+// Whatever a job declares, and an older record says of its nodes, there is an account of it that can be shown.
+func TestAbsurdNumbersAreUnknown(t *testing.T) {
+	all := func(j *Job, f func(*Node)) {
+		for i := range j.Nodes {
+			f(&j.Nodes[i])
+		}
+	}
+	for name, change := range map[string]func(*Job){
+		"processor time": func(j *Job) { all(j, func(n *Node) { n.Course.CPUS = 1.7e308 }) },
+		"times":          func(j *Job) { all(j, func(n *Node) { n.DoneS = 1.7e308 }) },
+		"one time":       func(j *Job) { j.Nodes[1].DoneS = 1.7e308 },
+		"links without end": func(j *Job) {
+			all(j, func(n *Node) { n.Course.Carries.In, n.Course.Carries.Out = declared(1.7e308), declared(1.7e308) })
+		},
+		"a link of nothing":  func(j *Job) { j.Nodes[1].Course.Carries.In = declared(1e-300) },
+		"a store of nothing": func(j *Job) { j.Store = declared(1e-310) },
+		"stores of nothing": func(j *Job) {
+			all(j, func(n *Node) { n.Course.Carries.Store, n.Course.Carries.Out = declared(5e-324), declared(5e-324) })
+		},
+		"a site's link": func(j *Job) {
+			j.Sites = []Site{{Name: "east", Inbound: declared(1e-310)}, {Name: "west", Inbound: declared(1e300)}}
+			j.Nodes[0].Site = "east"
+		},
+		"bytes": func(j *Job) {
+			j.Sites = []Site{{Name: "east"}, {Name: "west"}}
+			all(j, func(n *Node) {
+				n.Site, n.Store, n.Peers, n.Crossed, n.Sent = "east", math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64
+			})
+		},
+	} {
+		a := Of(three(change))
+		if _, err := json.Marshal(a); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, p := range a.Parts {
+			if p.Used < 0 || p.Seconds > a.Bound {
+				t.Errorf("%s: the bound is %v, with a part %+v", name, a.Bound, p)
+			}
+		}
+		for _, e := range a.Entries {
+			if e.Store < 0 || e.Others < 0 || e.Copies < 0 {
+				t.Errorf("%s: there came in %+v", name, e)
+			}
+		}
+	}
+	a := Of(three(func(j *Job) { j.Store = declared(1e-310) }))
+	if p := a.Parts[1]; p.Seconds != 0 || p.Rate != 0 || a.Bound != 3 {
+		t.Errorf("a store of nothing: the bound is %v, with %+v; want 3 s, and that of the store unknown", a.Bound, p)
+	}
+}
+
+func TestSum(t *testing.T) {
+	for _, tt := range []struct{ a, b, want unit.Bytes }{{0, 0, 0}, {1, 2, 3}, {math.MaxInt64, 1, math.MaxInt64}, {1, math.MaxInt64, math.MaxInt64}, {math.MaxInt64 - 1, 1, math.MaxInt64}} {
+		if got := Sum(tt.a, tt.b); got != tt.want {
+			t.Errorf("%d and %d: got %d, want %d", tt.a, tt.b, got, tt.want)
+		}
 	}
 }
 

@@ -141,11 +141,28 @@ func whole(s []float64) []int64 {
 	return out
 }
 
+// What a node may say of itself: with more, sums and quotients would be no numbers any more.
+const (
+	MostSeconds            = 1e8 // three years
+	MostBytes   unit.Bytes = 1 << 50
+)
+
+// Plausible says whether something may carry so much.
+func Plausible(r unit.Bandwidth) bool { return r >= 1 && r <= 1e15 }
+
+// Sum is a and b together, of what is counted from zero on; where that is more than there can be, the most that there can be.
+func Sum(a, b unit.Bytes) unit.Bytes {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
 // Bounded makes a course that somebody sent fit for a record of at most so many
-// steps: what a node says about itself is believed, but not how long it says it.
+// steps: what a node says about itself is believed as far as it can be, but not how long it says it.
 func (c Course) Bounded(most int) Course {
 	n := len(c.Store)
-	if !(c.Step > 0) || math.IsInf(c.Step, 0) || n > most || len(c.Peers) != n || len(c.Sent) != n {
+	if !(c.Step > 0 && c.Step <= MostSeconds) || n > most || len(c.Peers) != n || len(c.Sent) != n {
 		c.Step, c.Store, c.Peers, c.Sent = 0, nil, nil, nil
 	}
 	for _, line := range [][]int64{c.Store, c.Peers, c.Sent} {
@@ -154,23 +171,26 @@ func (c Course) Bounded(most int) Course {
 			line[i] = min(max(v, 0), sane)
 		}
 	}
-	if !(c.DoStep > 0) || math.IsInf(c.DoStep, 0) || len(c.Do) == 0 || strings.Trim(c.Do, letters) != "" {
+	if len(c.Do) == 0 || strings.Trim(c.Do, letters) != "" {
 		c.DoStep, c.Do = 0, ""
 	}
 	for len(c.Do) > max(most, 1) { // of flat, say, for which a node reckons with no other
 		c.DoStep, c.Do = 2*c.DoStep, thinner(c.Do)
+	}
+	if !(c.DoStep > 0 && c.DoStep <= MostSeconds) {
+		c.DoStep, c.Do = 0, ""
 	}
 	times := []*float64{&c.Seconds, &c.WriteS, &c.BusyS, &c.CPUS}
 	for i := range c.Spent {
 		times = append(times, &c.Spent[i])
 	}
 	for _, s := range times {
-		if math.IsNaN(*s) || math.IsInf(*s, 0) || *s < 0 {
+		if !(*s >= 0 && *s <= MostSeconds) {
 			*s = 0
 		}
 	}
 	for _, k := range []*Capacity{&c.Carries.In, &c.Carries.Out, &c.Carries.Store} {
-		if math.IsInf(float64(k.Rate), 0) || !k.Known() || k.From != Declared && k.From != NIC && k.From != Probed && k.From != Seen {
+		if !Plausible(k.Rate) || k.From != Declared && k.From != NIC && k.From != Probed && k.From != Seen {
 			*k = Capacity{}
 		}
 		if k.From != Probed {

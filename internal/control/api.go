@@ -208,7 +208,7 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	if !source.Pinned() && !spec.Unpinned && !isFile(spec.Source) {
 		return Job{}, fail(ErrRefused, "source %s has no validator (no ETag, no date), so a change during the job could not be noticed; accept that with --unpinned", shown(spec.Source))
 	}
-	job := Job{ID: newID(accepted), Spec: spec, Object: source.Object, SeenBy: by, FileCount: len(source.Files), Accepted: accepted.UTC()}
+	job := Job{ID: newID(h.later(accepted)), Spec: spec, Object: source.Object, SeenBy: by, FileCount: len(source.Files), Accepted: accepted}
 	switch {
 	case spec.ShareAccess:
 	case spec.Several():
@@ -247,6 +247,22 @@ func (h *Hub) submit(ctx context.Context, spec Spec) (Job, error) {
 	}
 	h.log.Info("job accepted", "job", job.ID, "source", shown(spec.Source), "dest", spec.Dest, "nodes", len(names), "bytes", int64(source.Size), "as_seen_by", by)
 	return *d.latest.Load(), nil
+}
+
+// later is now, or as much later as it takes for a new job's ID to sort after all others: they may be from a time when the clock was ahead.
+func (h *Hub) later(now time.Time) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ids := slices.Collect(maps.Keys(h.active))
+	if n := len(h.ended); n > 0 {
+		ids = append(ids, h.ended[n-1])
+	}
+	for _, id := range ids {
+		if t := idTime(id).Add(idStep); t.After(now) {
+			now = t
+		}
+	}
+	return now
 }
 
 func isFile(source string) bool { return strings.HasPrefix(source, "file:") }

@@ -130,6 +130,10 @@ func TestCoursesArePacked(t *testing.T) {
 	if _, err := packCourses(courses, 1100); err == nil || !strings.Contains(err.Error(), "do not fit") {
 		t.Errorf("with no room: got %v", err)
 	}
+	courses["d"] = account.Course{Step: 1e308, Store: make([]int64, 120), Peers: make([]int64, 120), Sent: make([]int64, 120), DoStep: 1e308, Do: strings.Repeat("s", 121), CPUS: 1.7e308}.Bounded(120)
+	if _, err := packCourses(courses, limit); err != nil {
+		t.Errorf("with a node that tells of times that there are not: %v", err)
+	}
 	for _, bad := range []string{"x", string(all[:len(all)/2])} {
 		if _, err := unpackCourses([]byte(bad)); err == nil {
 			t.Errorf("%d bytes of it: got no error", len(bad))

@@ -259,7 +259,7 @@ func (h *Hub) save(ctx context.Context, j Job, rev uint64) (next uint64, ok bool
 	}
 }
 
-// retire files a job that has ended, and forgets the oldest beyond keepJobs.
+// retire files a job that has ended, and forgets the oldest of the others beyond keepJobs.
 func (h *Hub) retire(ctx context.Context, j Job) {
 	h.log.Info("job ended", "job", j.ID, "state", j.State, "err", j.Error)
 	h.mu.Lock()
@@ -267,13 +267,10 @@ func (h *Hub) retire(ctx context.Context, j Job) {
 	i, _ := slices.BinarySearch(h.ended, j.ID)
 	h.ended = slices.Insert(h.ended, i, j.ID)
 	h.outcomes[j.ID] = j.State
-	var old []string
-	if n := len(h.ended) - keepJobs; n > 0 {
-		old = slices.Clone(h.ended[:n])
-		h.ended = slices.Delete(h.ended, 0, n)
-		for _, id := range old {
-			delete(h.outcomes, id)
-		}
+	kept, old := outlived(h.ended, j.ID)
+	h.ended = kept
+	for _, id := range old {
+		delete(h.outcomes, id)
 	}
 	h.mu.Unlock()
 	for _, id := range old {
@@ -283,6 +280,19 @@ func (h *Hub) retire(ctx context.Context, j Job) {
 			}
 		}
 	}
+}
+
+// outlived parts the IDs of ended jobs, the oldest first, into keepJobs that are kept and the others. Of these is not the one that has
+// just ended: while the clock was ahead others got IDs by which it looks like the oldest.
+func outlived(ended []string, just string) (kept, old []string) {
+	for _, id := range ended {
+		if len(old) < len(ended)-keepJobs && id != just {
+			old = append(old, id)
+		} else {
+			kept = append(kept, id)
+		}
+	}
+	return kept, old
 }
 
 // carryOut sends the commands of a step, each in its own goroutine.
@@ -307,7 +317,7 @@ func (h *Hub) carryOut(ctx context.Context, d *driven, m *machine, cmds []comman
 			}
 		case cmdStart:
 			if begin == nil {
-				begin = startBody(describe(nil), m.job.Accepted, m.timeout)
+				begin = startBody(describe(nil), m.accepted, m.timeout)
 			}
 		}
 	}

@@ -3,12 +3,12 @@ package control
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/internal/peer"
 	"github.com/freshet/freshet/unit"
 )
@@ -23,11 +23,14 @@ import (
 //	      ──> statuses until every node's part has ended ──> done, failed or cancelled
 //
 // A node that is done may still serve others. Its part has not ended then, but
-// its outcome stands, whatever becomes of it.
+// its outcome stands, whatever becomes of it. When all that have not ended only
+// serve, they are told to stop after a while: a disk that hangs, or a liar, may keep them.
 type machine struct {
 	job   Job
 	addrs map[string]string // of the nodes that were up when the job was accepted
 	sites map[string]string // of the same; empty: it has none
+
+	accepted time.Time // when the job was: by a clock that nobody sets (time.Time, monotonic), or, after a restart, as the record has it
 
 	due     time.Time            // preparing: who has not answered by then fails
 	ready   map[string]bool      // preparing: answered; the value: it has the pinned version already
@@ -37,6 +40,7 @@ type machine struct {
 	missing map[string]time.Time // running: the member's first beat that did not list the job
 	moved   map[string]time.Time // running: when the member's own word last told of something new
 	placed  time.Time            // running: when the first node was heard to have the object in its place; zero: none has
+	idle    time.Time            // running: since when all that have not ended only serve; zero: not all do
 	lost    map[string]bool      // silent for too long: failed, unless it only served others; what it says when it is back still counts while the job runs
 	silent  time.Time            // running: since when the hub has taken itself to be cut off; zero: it does not
 	own     string               // the node in the hub's own process, which it hears even if it is cut off; empty: none
@@ -86,8 +90,9 @@ type (
 // newMachine is a job that has just been accepted. addrs has the address of
 // every node that is up; down says of each of the others why it is not.
 func newMachine(job Job, addrs, down map[string]string) *machine {
-	m := &machine{job: job, addrs: addrs, ready: map[string]bool{}, blind: map[string]string{}, begun: map[string]time.Time{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, moved: map[string]time.Time{}, lost: map[string]bool{}}
+	m := &machine{job: job, accepted: job.Accepted, addrs: addrs, ready: map[string]bool{}, blind: map[string]string{}, begun: map[string]time.Time{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, moved: map[string]time.Time{}, lost: map[string]bool{}}
 	m.job.State, m.job.Revision, m.job.Nodes = Preparing, 1, nil
+	m.job.Accepted = job.Accepted.UTC()
 	for name := range addrs {
 		m.job.Nodes = append(m.job.Nodes, NodeStatus{Name: name, State: Preparing})
 	}
@@ -106,7 +111,7 @@ const errRestarted = "control plane restarted while the job was being prepared; 
 // can have been heard meanwhile, so everybody is given time to come back.
 // changed says that the record has to be written.
 func resume(job Job, now time.Time) (m *machine, changed bool) {
-	m = &machine{job: job, ready: map[string]bool{}, blind: map[string]string{}, begun: map[string]time.Time{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, moved: map[string]time.Time{}, lost: map[string]bool{}}
+	m = &machine{job: job, accepted: job.Accepted, ready: map[string]bool{}, blind: map[string]string{}, begun: map[string]time.Time{}, heard: map[string]time.Time{}, missing: map[string]time.Time{}, moved: map[string]time.Time{}, lost: map[string]bool{}}
 	m.job.Nodes = slices.Clone(job.Nodes)
 	switch job.State {
 	case Preparing:
@@ -137,7 +142,7 @@ func resume(job Job, now time.Time) (m *machine, changed bool) {
 
 func (m *machine) setTimeout() {
 	if m.job.Spec.Timeout > 0 {
-		m.timeout = m.job.Accepted.Add(time.Duration(m.job.Spec.Timeout))
+		m.timeout = m.accepted.Add(time.Duration(m.job.Spec.Timeout))
 	}
 }
 
@@ -394,7 +399,7 @@ func (m *machine) forgive(now time.Time, gap time.Duration) {
 			times[name] = t.Add(gap)
 		}
 	}
-	for _, t := range []*time.Time{&m.placed, &m.giveUp, &m.silent, &m.anybody, &m.before} {
+	for _, t := range []*time.Time{&m.placed, &m.idle, &m.giveUp, &m.silent, &m.anybody, &m.before} {
 		if !t.IsZero() {
 			*t = t.Add(gap)
 		}
@@ -502,7 +507,31 @@ func (m *machine) tick(now time.Time) (cmds []command, changed bool) {
 		n.Waiting = ""
 		changed = true
 	}
+	if more := m.release(now); more != nil {
+		return append(cmds, more...), true
+	}
 	return cmds, changed
+}
+
+// release ends the parts of those that only serve, once that has been all that anybody does for serveFor.
+func (m *machine) release(now time.Time) (cmds []command) {
+	if slices.ContainsFunc(m.job.Nodes, func(n NodeStatus) bool { return !n.State.Ended() }) {
+		m.idle = time.Time{}
+		return nil
+	}
+	if m.idle.IsZero() {
+		m.idle = now
+	}
+	if now.Sub(m.idle) < serveFor {
+		return nil
+	}
+	for i := range m.job.Nodes {
+		if n := &m.job.Nodes[i]; n.Serving {
+			n.Serving, n.Waiting = false, ""
+			cmds = append(cmds, cmdStop{n.Name, fmt.Sprintf("nobody has needed what it gives for %v", serveFor), false})
+		}
+	}
+	return cmds
 }
 
 // stuck says of a node that runs, and is heard, whether nothing has moved for so
@@ -635,12 +664,12 @@ func bounded(s NodeStatus, size unit.Bytes) NodeStatus {
 	}
 	s.PlainPeers = max(s.PlainPeers, 0)
 	for _, b := range []*unit.Bytes{&s.Have, &s.Kept, &s.StoreBytes, &s.PeerBytes, &s.SentBytes, &s.CrossedBytes} {
-		*b = max(*b, 0)
+		*b = min(max(*b, 0), account.MostBytes)
 	}
 	s.CrossedBytes = min(s.CrossedBytes, s.PeerBytes)
 	s.Have, s.Kept = min(s.Have, size), min(s.Kept, size)
 	for _, t := range []*float64{&s.DoneS, &s.StoreS} {
-		if math.IsNaN(*t) || math.IsInf(*t, 0) || *t < 0 {
+		if !(*t >= 0 && *t <= account.MostSeconds) {
 			*t = 0
 		}
 	}

@@ -3,7 +3,9 @@ package control
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,6 +225,46 @@ func TestMachine(t *testing.T) {
 			{5 * s, status("b", Done), "save running: a=done+serving b=done"},
 			{6 * s, failing("a", "late"), "save done: a=done b=done"},
 		}},
+		"serves, and nobody needs it": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{2 * s, serving("a", Done), "save running: a=done+serving b=running"},
+			{3 * s, serving("b", Done), "save running: a=done+serving b=done+serving"},
+			{3 * s, ticked{}, "running: a=done+serving b=done+serving"},
+			{4 * s, status("b", Done), "save running: a=done+serving b=done"},
+			{152 * s, serving("a", Done), "running: a=done+serving b=done"},
+			{152 * s, ticked{}, "running: a=done+serving b=done"},
+			{153 * s, ticked{}, "stop(a) save done: a=done b=done"},
+			{154 * s, failing("a", "late"), "done: a=done b=done"},
+		}},
+		"serves one that has failed": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, held("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{2 * s, serving("a", Present), "save running: a=present+serving b=running"},
+			{2 * s, ticked{}, "running: a=present+serving b=running"},
+			{151 * s, hasBeaten{"a", true}, "running: a=present+serving b=running"},
+			{151 * s, hasBeaten{"b", true}, "running: a=present+serving b=running"},
+			{152 * s, ticked{}, "stop(b) save running: a=present+serving b=failed"},
+			{301 * s, hasBeaten{"a", true}, "running: a=present+serving b=failed"},
+			{301 * s, hasBeaten{"b", true}, "running: a=present+serving b=failed"},
+			{301 * s, ticked{}, "running: a=present+serving b=failed"},
+			{302 * s, ticked{}, "stop(a) save failed: a=present b=failed (b: stuck: nothing has moved for 2m31s with 0 B of 10 B there, though the agent answers and other nodes have the object: look at its disk and its log)"},
+		}},
+		"serves one that was lost and comes back": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{10 * s, serving("a", Done), "save running: a=done+serving b=running"},
+			{11 * s, ticked{}, "save running: a=done+serving b=failed"},
+			{100 * s, status("b", Running), "save running: a=done+serving b=running"},
+			{160 * s, hasBeaten{"a", true}, "running: a=done+serving b=running"},
+			{160 * s, hasBeaten{"b", true}, "running: a=done+serving b=running"},
+			{161 * s, ticked{}, "running: a=done+serving b=running"},
+			{162 * s, status("b", Done), "save running: a=done+serving b=done"},
+			{163 * s, status("a", Done), "save done: a=done b=done"},
+		}},
 		"done, and its file is not the object": {up: up("a", "b"), happens: []happening{
 			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
 			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
@@ -437,6 +479,38 @@ func TestStuckAtItsDisk(t *testing.T) {
 	}
 }
 
+// What a node says in numbers is believed as far as it can be, so that sums and quotients of it can be shown.
+func TestNumbersAreBounded(t *testing.T) {
+	const most = unit.Bytes(math.MaxInt64)
+	got := bounded(NodeStatus{State: Done, Have: most, Kept: most, StoreBytes: most, PeerBytes: most, CrossedBytes: most, SentBytes: -1, DoneS: 1.7e308, StoreS: 2e8}, 10)
+	want := NodeStatus{State: Done, Have: 10, Kept: 10, StoreBytes: 1 << 50, PeerBytes: 1 << 50, CrossedBytes: 1 << 50}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	year := NodeStatus{State: Done, Have: 10, StoreBytes: 1e15, DoneS: 31.5e6, StoreS: 31e6}
+	if got := bounded(year, 10); !reflect.DeepEqual(got, year) {
+		t.Errorf("got %+v, want %+v", got, year)
+	}
+}
+
+// When a job times out is not for who sets the clock, unless the control plane was started again meanwhile.
+func TestTimeoutOutlivesTheWallClock(t *testing.T) {
+	job := Job{ID: "j", Accepted: time.Now(), Spec: Spec{Timeout: Duration(time.Minute)}}
+	m := newMachine(job, map[string]string{"a": "a:1"}, nil)
+	wall := func(at time.Time) time.Time { return at.Round(0) } // as it is in a record
+	if m.timeout == wall(m.timeout) || m.accepted == wall(m.accepted) || m.timeout.Sub(m.accepted) != time.Minute {
+		t.Errorf("accepted %v, times out %v: want both by a monotonic clock", m.accepted, m.timeout)
+	}
+	if got := m.snapshot().Accepted; got != wall(job.Accepted).UTC() {
+		t.Errorf("the record says %v, want %v", got, wall(job.Accepted).UTC())
+	}
+	running := m.snapshot()
+	running.State = Running
+	if r, _ := resume(running, time.Now()); !r.timeout.Equal(wall(job.Accepted).Add(time.Minute)) {
+		t.Errorf("after a restart it times out %v, want a minute after %v", r.timeout, job.Accepted)
+	}
+}
+
 func TestWhoServesIsNotSettled(t *testing.T) {
 	j := Job{State: Running, Nodes: []NodeStatus{{Name: "a", State: Done, Serving: true}, {Name: "b", State: Done}}}
 	if settled(j, "a") || !settled(j, "b") {
@@ -532,6 +606,59 @@ func TestIDs(t *testing.T) {
 	a, b := newID(t0), newID(t0.Add(10*time.Millisecond))
 	if len(a) != idChars || !isIDPrefix(a) || a >= b {
 		t.Errorf("got %q and %q 10ms later", a, b)
+	}
+	if got, want := idTime(b), t0.Add(10*time.Millisecond); !got.Equal(want) {
+		t.Errorf("%q is of %v, want %v", b, got, want)
+	}
+	for _, id := range []string{"", "some-job", "uuuuuuuuuuuu"} {
+		if got := idTime(id); !got.Equal(idEpoch) {
+			t.Errorf("%q is of %v, want %v", id, got, idEpoch)
+		}
+	}
+}
+
+// Jobs' IDs sort by age, also of those that are accepted after a clock that was ahead was put right.
+func TestIDsAfterAClockThatWasAhead(t *testing.T) {
+	now := idEpoch.Add(time.Hour)
+	h := &Hub{active: map[string]*driven{}}
+	if got := h.later(now); !got.Equal(now) {
+		t.Errorf("the first job's ID is of %v, want %v", got, now)
+	}
+	past, ahead, further := newID(now.Add(-time.Minute)), newID(now.Add(time.Hour)), newID(now.Add(2*time.Hour))
+	h.ended = []string{past}
+	if got := h.later(now); !got.Equal(now) {
+		t.Errorf("after one of the past: an ID of %v, want %v", got, now)
+	}
+	h.ended = []string{past, ahead}
+	if id := newID(h.later(now)); id <= ahead {
+		t.Errorf("got %s after %s", id, ahead)
+	}
+	h.active[further] = nil
+	if id := newID(h.later(now)); id <= further {
+		t.Errorf("got %s after %s, which runs", id, further)
+	}
+}
+
+// The job that has just ended is not forgotten, wherever its ID stands among the others'.
+func TestWhatHasJustEndedIsKept(t *testing.T) {
+	var ended []string
+	for i := range keepJobs + 2 {
+		ended = append(ended, fmt.Sprintf("%05d", i))
+	}
+	for _, tt := range []struct {
+		just string
+		n    int // of ended
+		old  string
+	}{
+		{"00003", keepJobs, ""},
+		{"01000", keepJobs + 1, "00000"},
+		{"00000", keepJobs + 1, "00001"},
+		{"00001", keepJobs + 2, "00000 00002"},
+	} {
+		kept, old := outlived(ended[:tt.n], tt.just)
+		if got := strings.Join(old, " "); got != tt.old || len(kept)+len(old) != tt.n || !slices.Contains(kept, tt.just) || !slices.IsSorted(kept) {
+			t.Errorf("%s of %d: forgets %q and keeps %d, want %q", tt.just, tt.n, got, len(kept), tt.old)
+		}
 	}
 }
 

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/freshet/freshet/internal/account"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -132,11 +132,11 @@ func (m *member) beginProbe(end context.CancelCauseFunc) error {
 // bound makes what a node says it found fit to be shown.
 func (p *NodeProbe) bound() {
 	for _, r := range []*unit.Bandwidth{&p.In, &p.Out, &p.Store} {
-		if !(*r > 0) || math.IsInf(float64(*r), 0) {
+		if !account.Plausible(*r) {
 			*r = 0
 		}
 	}
-	p.Received, p.Read = max(p.Received, 0), max(p.Read, 0)
+	p.Received, p.Read = min(max(p.Received, 0), account.MostBytes), min(max(p.Read, 0), account.MostBytes)
 	p.Error = oneLine(p.Error)
 }
 
@@ -308,8 +308,8 @@ func (h *Hub) probeStep(ctx context.Context, parts map[string]*ProbeStep, place 
 			defer mu.Unlock()
 			n := &out.Nodes[place[name]]
 			n.In, n.Out, n.Store = max(n.In, found.In), max(n.Out, found.Out), max(n.Store, found.Store)
-			out.Moved += found.Received
-			out.Read += found.Read
+			out.Moved = account.Sum(out.Moved, found.Received)
+			out.Read = account.Sum(out.Read, found.Read)
 			const mostErrors = 8
 			if e := found.Error; e != "" && !slices.Contains(n.Errors, e) && len(n.Errors) < mostErrors {
 				n.Errors = append(n.Errors, e)

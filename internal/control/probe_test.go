@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -75,7 +76,7 @@ func TestProbe(t *testing.T) {
 			steps <- s
 			switch {
 			case i == 2:
-				return NodeProbe{In: -1, Out: 9, Store: -5, Received: -7, Error: "\x1b]0;mine\a" + strings.Repeat("x", 10_000)}, nil
+				return NodeProbe{In: 1e300, Out: 9, Store: 1e-300, Received: -7, Error: "\x1b]0;mine\a" + strings.Repeat("x", 10_000)}, nil
 			case s.Source != "":
 				return NodeProbe{In: 10, Store: 4, Read: 6}, nil
 			}
@@ -92,6 +93,15 @@ func TestProbe(t *testing.T) {
 	}
 	if n := p.Nodes[2]; n.In != 0 || n.Out != 9 || n.Store != 0 || len(n.Errors) != 1 || len(n.Errors[0]) > 2000 || strings.ContainsAny(n.Errors[0], "\x1b\a") {
 		t.Errorf("of who says what cannot be: got %+v", n)
+	}
+	for _, tt := range []struct{ said, want NodeProbe }{
+		{NodeProbe{In: -1, Out: 0.5, Store: 1e16, Received: math.MaxInt64, Read: -1}, NodeProbe{Received: 1 << 50}},
+		{NodeProbe{In: 1, Out: 1e15, Store: 1e9, Received: 7, Read: 1e15}, NodeProbe{In: 1, Out: 1e15, Store: 1e9, Received: 7, Read: 1e15}},
+	} {
+		got := tt.said
+		if got.bound(); got != tt.want {
+			t.Errorf("of %+v there is left %+v, want %+v", tt.said, got, tt.want)
+		}
 	}
 	close(steps)
 	var ids []string

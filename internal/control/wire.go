@@ -22,6 +22,7 @@ const (
 	memberTTL     = 6 * time.Second        // of a member that no longer beats
 	lostAfter     = 10 * time.Second       // a job's member
 	stuckAfter    = 150 * time.Second      // a job's member that is heard, and nothing moves there
+	serveFor      = 150 * time.Second      // a job's members that only serve, when nobody is left to be served; they themselves leave others after two minutes
 	missingFor    = 2 * time.Second        // an agent that beats without the job
 	prepareWithin = 15 * time.Second
 	statWithin    = 15 * time.Second // what a source of one object is

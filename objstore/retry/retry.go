@@ -209,7 +209,8 @@ func (s *Store) Stat(ctx context.Context, key string) (o objstore.Object, err er
 }
 
 // List yields each key once. After a failure the store lists from the beginning
-// again, and what has been yielded is left out, whatever order that store has.
+// again, and what has been yielded is left out, whatever order that store has. So it
+// remembers each key that it has yielded: of a listing without end its caller takes no more than there is memory for.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[objstore.Entry, error] {
 	return func(yield func(objstore.Entry, error) bool) {
 		t, yielded := s.try("list", prefix), map[string]bool{}
