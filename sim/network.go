@@ -106,7 +106,7 @@ func (n *Network) carries(capacity float64) {
 
 // AddFlow returns a new flow over these links, at rest. Its own rate is at most
 // limit; an infinite one counts as 1e15 bytes a second, or as what the widest link has ever carried if that is more: what moves in no
-// time at all, where nothing on its way is limited, cannot be simulated.
+// time at all, where nothing on its way is limited, cannot be simulated. The ways of all flows together have fewer than 2^31 links.
 func (n *Network) AddFlow(limit float64, way ...Link) Flow {
 	f := Flow(len(n.flows))
 	first := int32(len(n.steps))

@@ -268,6 +268,9 @@ func (g *graphML) network(z Zoo) (*Network, error) {
 		if !(r >= 0 && r <= MostRate) {
 			return nil, fmt.Errorf("rate %s of links that the file does not say: want 0 to 1000000 Tbit", r.Bits())
 		}
+		if r > 0 && r < LeastRate {
+			return nil, fmt.Errorf("rate %g B/s of links that the file does not say: want 0.001 B/s or more, or 0", float64(r))
+		}
 	}
 	if d := z.Access.Delay; d < 0 || d > MostDelay {
 		return nil, fmt.Errorf("delay %v of hosts' links: want 0 to an hour", d)
@@ -329,6 +332,9 @@ func (g *graphML) network(z Zoo) (*Network, error) {
 		}
 		if !e.known {
 			e.rate = z.Rate
+		}
+		if e.rate > 0 && e.rate < LeastRate {
+			return nil, fmt.Errorf("line %d: edge: LinkSpeedRaw: is less than 0.008 bit/s, and not 0", e.line)
 		}
 		both := pair(int32(a), int32(b))
 		i, ok := joined[both]

@@ -139,6 +139,7 @@ func TestBadGraphMLIsRefused(t *testing.T) {
 		{`2500000000`, `fast`, `line 17: edge: LinkSpeedRaw: "fast": want a number from 0 to 1e+18`},
 		{`2500000000`, `-1`, `line 17: edge: LinkSpeedRaw: "-1": want a number`},
 		{`2500000000`, `1e18`, `line 17: edge: LinkSpeedRaw: all edges from "1" to "0" have more than 1000000 Tbit together`},
+		{`2500000000`, `1e-300`, `line 17: edge: LinkSpeedRaw: is less than 0.008 bit/s, and not 0`},
 		{`51.50853`, `151.5`, `line 13: node: Latitude: "151.5": want a number from -90 to 90`},
 		{`51.50853`, `NaN`, `line 13: node: Latitude: "NaN": want a number from -90 to 90`},
 		{`<data key="d5">0`, `<data key="d9">0`, `line 14: node: data: there is no key "d9"`},
@@ -168,6 +169,7 @@ func TestBadGraphMLIsRefused(t *testing.T) {
 		{Zoo{Hosts: -1}, "-1 hosts"},
 		{Zoo{Rate: 2 * MostRate}, "links that the file does not say: want 0 to 1000000 Tbit"},
 		{Zoo{Access: Access{Rate: []unit.Bandwidth{2 * MostRate}}}, "links that the file does not say: want 0 to 1000000 Tbit"},
+		{Zoo{Rate: 1e-305}, "rate 1e-305 B/s of links that the file does not say: want 0.001 B/s or more, or 0"},
 		{Zoo{Access: Access{Delay: -1}}, "delay -1ns of hosts' links"},
 	} {
 		if _, err := ParseGraphML([]byte(zooExample), c.zoo); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -113,10 +113,11 @@ func (p *problem) Error() string {
 	return where + ": " + p.text
 }
 
-// What a link may have at most, so that sums over all links can be counted.
+// What a link may have at most, so that sums over all links can be counted; and at least, unless it carries nothing, so that times can.
 const (
-	MostRate  = 1e6 * unit.Tbit
-	MostDelay = time.Hour
+	MostRate                 = 1e6 * unit.Tbit
+	MostDelay                = time.Hour
+	LeastRate unit.Bandwidth = 1e-3
 )
 
 // Validate says, in one line, why n cannot be a network.
@@ -171,10 +172,14 @@ func (n *Network) check() *problem {
 			return p
 		case !(l.Rate >= 0):
 			return bad("rate", "is negative")
+		case l.Rate > 0 && l.Rate < LeastRate:
+			return bad("rate", "is less than 0.001 B/s, and not 0")
 		case l.Rate > MostRate:
 			return bad("rate", "is more than 1000000 Tbit")
 		case !(l.Back >= 0):
 			return bad("rate_back", "is negative")
+		case l.Back > 0 && l.Back < LeastRate:
+			return bad("rate_back", "is less than 0.001 B/s, and not 0")
 		case l.Back > MostRate:
 			return bad("rate_back", "is more than 1000000 Tbit")
 		case l.Half && l.Rate != l.Back:

@@ -148,9 +148,12 @@ func (b *broadcast) check() error {
 	return writable(b.record, b.report)
 }
 
-// writable sees whether files can be made where they are wanted, before the work that they are to tell of.
-func writable(paths ...string) error {
-	for _, p := range paths {
+// writable sees whether a recording and a report can be made where they are wanted, before the work that they are to tell of.
+func writable(record, report string) error {
+	if record != "" && report != "" && oneFile(record, report) {
+		return usage("--record %s and --report %s are one file, which holds one of them: want two", record, report)
+	}
+	for _, p := range []string{record, report} {
 		if p == "" {
 			continue
 		}
@@ -166,6 +169,16 @@ func writable(paths ...string) error {
 		}
 	}
 	return nil
+}
+
+// oneFile says whether two paths lead to the same file, whether it is there yet or not.
+func oneFile(a, b string) bool {
+	same := func(a, b string) bool {
+		one, errA := os.Stat(a)
+		other, errB := os.Stat(b)
+		return errA == nil && errB == nil && os.SameFile(one, other)
+	}
+	return filepath.Clean(a) == filepath.Clean(b) || same(a, b) || filepath.Base(a) == filepath.Base(b) && same(filepath.Dir(a), filepath.Dir(b))
 }
 
 func (b *broadcast) run(ctx context.Context) error {

@@ -72,6 +72,11 @@ and one of them may be -, which is standard input. Modes, from the plainest to t
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[1], err)
 			}
+			if explain {
+				if err := explainable(transfers); err != nil {
+					return fmt.Errorf("%s: %w", args[1], err)
+				}
+			}
 			second := &highs.Solver{} // costs nothing unless it is asked
 			defer second.Close()
 			o.Second = second
@@ -137,12 +142,24 @@ and one of them may be -, which is standard input. Modes, from the plainest to t
 					return err
 				}
 			}
+			var why []planWhy
+			var told string
+			switch {
+			case explain && asJSON:
+				why, err = asLongAs(ctx, func() ([]planWhy, error) { return v.why(), nil })
+			case explain:
+				told, err = asLongAs(ctx, func() (string, error) {
+					b := &strings.Builder{}
+					v.explain(b)
+					return b.String(), nil
+				})
+			}
+			if err != nil {
+				return err
+			}
 			if asJSON {
 				d := v.document()
-				d.Modes = modes
-				if explain {
-					d.Why = v.why()
-				}
+				d.Modes, d.Why = modes, why
 				err = printJSON(cmd.OutOrStdout(), d)
 			} else {
 				err = printed(cmd.OutOrStdout(), func(w io.Writer) {
@@ -152,9 +169,7 @@ and one of them may be -, which is standard input. Modes, from the plainest to t
 						v.starved(w)
 					}
 					v.unreachable(w)
-					if explain {
-						v.explain(w)
-					}
+					fmt.Fprint(w, told)
 					if compare {
 						printModes(w, modes)
 					}

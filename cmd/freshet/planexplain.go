@@ -15,6 +15,21 @@ import (
 // mostAccounts is how many accounts of destinations people get. Of more than these each transfer has a line.
 const mostAccounts = 40
 
+// mostOffers is of how many sources to how many destinations is told, all together. Each takes some 100 bytes.
+const mostOffers = 10_000_000
+
+// explainable refuses transfers of which explain and why would have more to say.
+func explainable(transfers []planner.Transfer) error {
+	offers := 0
+	for _, t := range transfers {
+		offers += len(t.Sources) * len(t.Destinations)
+	}
+	if offers > mostOffers {
+		return fmt.Errorf("--explain would tell of %d pairs of a source and a destination of one transfer, and %d are the most: leave it out, or have fewer sources or destinations", offers, mostOffers)
+	}
+	return nil
+}
+
 // explain says for each destination why it gets what it gets from whom, the starved first, those that fare alike together.
 func (v *planView) explain(w io.Writer) {
 	reasons := v.p.Explain(v.plan)

@@ -102,6 +102,28 @@ func TestExplainTellsEachDestination(t *testing.T) {
 	}
 }
 
+// What would take all of a machine's memory is not explained.
+func TestExplainIsBounded(t *testing.T) {
+	of := func(sources, dests int) planner.Transfer {
+		return planner.Transfer{Sources: make([]int, sources), Destinations: make([]int, dests)}
+	}
+	for _, c := range []struct {
+		transfers []planner.Transfer
+		fits      bool
+	}{
+		{nil, true},
+		{[]planner.Transfer{of(1000, 10_000)}, true},
+		{[]planner.Transfer{of(1000, 10_000), of(1, 1)}, false},
+		{[]planner.Transfer{of(20_000, 20_000)}, false},
+		{[]planner.Transfer{of(1, 2_000_000), of(2_000_000, 1), of(1, 0)}, true},
+	} {
+		err := explainable(c.transfers)
+		if c.fits != (err == nil) || err != nil && !strings.HasSuffix(err.Error(), "10000000 are the most: leave it out, or have fewer sources or destinations") {
+			t.Errorf("%d transfers: got %v", len(c.transfers), err)
+		}
+	}
+}
+
 // Thousands of destinations are no wall of text.
 func TestExplainFolds(t *testing.T) {
 	g, ts := drawn(t, topo.Shape{Kind: "intrigger", Hosts: 400, Seed: 1}, 50, 10, 50)

@@ -43,7 +43,7 @@ is read from standard input.`,
 				return err
 			}
 			began := time.Now()
-			r, err := s.Run(cmd.Context())
+			r, err := asLongAs(cmd.Context(), func() (scenario.Result, error) { return s.Run(cmd.Context()) })
 			switch {
 			case cmd.Context().Err() != nil:
 				return errInterrupted

@@ -208,7 +208,11 @@ func (d *drawing) share(r unit.Bandwidth) float64 {
 		}
 		return 0
 	}
-	return min(1, math.Log(float64(r/d.lo))/math.Log(float64(d.hi/d.lo))) // several links drawn as one have more than the largest
+	if span := float64(d.hi / d.lo); !math.IsInf(span, 1) {
+		return min(1, math.Log(float64(r/d.lo))/math.Log(span)) // several links drawn as one have more than the largest
+	}
+	lo := math.Log(float64(d.lo))
+	return min(1, (math.Log(float64(r))-lo)/(math.Log(float64(d.hi))-lo))
 }
 
 // rateColour goes from pale to dark blue; what carries nothing is white.

@@ -433,6 +433,23 @@ func TestOddNetworks(t *testing.T) {
 	}
 }
 
+// Rates of which no number is so many times the other can be drawn.
+func TestRatesFarApart(t *testing.T) {
+	n := &topo.Network{
+		Hosts: []topo.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Switches: []topo.Switch{{Name: "s"}},
+		Links: []topo.Link{
+			{A: "a", B: "s", Rate: 1e-305, Back: 1e-305}, {A: "b", B: "s", Rate: unit.Gbit, Back: unit.Gbit}, {A: "c", B: "s", Rate: topo.MostRate, Back: topo.MostRate},
+		},
+	}
+	g := topo.NewGraph(n)
+	look(t, "far apart", Draw(g, Options{Title: "far apart"}))
+	d := &drawing{Graph: g}
+	d.rateRange()
+	if least, some, most := d.share(1e-305), d.share(unit.Gbit), d.share(topo.MostRate); least != 0 || some <= 0.9 || some >= 1 || most != 1 {
+		t.Errorf("shares %g, %g and %g, want 0, somewhat less than 1, and 1", least, some, most)
+	}
+}
+
 func many(n int) (ss []topo.Switch) {
 	for i := range n {
 		ss = append(ss, topo.Switch{Name: fmt.Sprintf("s%d", i)})

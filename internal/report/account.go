@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -45,11 +47,10 @@ func (n *Node) takeCourse(e *Event) bool {
 	}
 	n.told = [3]unit.Bytes{unit.Bytes(e.StoreBytes), unit.Bytes(e.PeerBytes), unit.Bytes(e.SentBytes)}
 	if e.Course != nil {
-		c := e.Course.Bounded(maxSteps)
-		if c.Step > maxSeconds || c.DoStep > maxSeconds || c.Seconds > maxSeconds {
+		if c := e.Course; c.Step > maxSeconds || c.DoStep > maxSeconds || c.Seconds > maxSeconds {
 			return false
 		}
-		n.course = c
+		n.course = e.Course.Bounded(maxSteps)
 	}
 	return true
 }
@@ -290,11 +291,13 @@ func (r *Run) verdict() string {
 	return upper(strings.Join(append(parts, "stragglers: "+late), "; ")) + "."
 }
 
+// upper is a sentence that begins with a capital letter.
 func upper(s string) string {
-	if s == "" {
+	first, n := utf8.DecodeRuneInString(s)
+	if first == utf8.RuneError {
 		return s
 	}
-	return strings.ToUpper(s[:1]) + s[1:]
+	return string(unicode.ToUpper(first)) + s[n:]
 }
 
 // named is a list of names: a few of many.

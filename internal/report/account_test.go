@@ -301,6 +301,15 @@ func TestSenselessAccountsAreSkipped(t *testing.T) {
 	}
 }
 
+// Sentences that begin with a letter of several bytes, or with none, stay whole.
+func TestUpper(t *testing.T) {
+	for s, want := range map[string]string{"": "", "the store": "The store", "élan: 1 s": "Élan: 1 s", "東京": "東京", "7 s": "7 s", "\xe9a": "\xe9a"} {
+		if got := upper(s); got != want {
+			t.Errorf("%q: got %q, want %q", s, got, want)
+		}
+	}
+}
+
 // A node's stretches follow one another from the beginning to its end, whatever it says of them.
 func TestStretches(t *testing.T) {
 	for _, c := range []struct {

@@ -176,8 +176,9 @@ func (w *world) yield(i int) {
 			if rate == 0 { // there is nothing for it to wait with
 				continue
 			}
-			block := float64(min(piece.BlockSize, w.Layout.Piece)) / rate
-			weight = block / (block + min(block, mostRest))
+			if block := float64(min(piece.BlockSize, w.Layout.Piece)) / rate; !math.IsInf(block, 1) { // else no rest slows it down
+				weight = block / (block + min(block, mostRest))
+			}
 		}
 		p.ahead = ahead
 		w.sim.Weigh(flow, weight)

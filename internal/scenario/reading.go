@@ -8,6 +8,7 @@ import (
 	"github.com/freshet/freshet/piece"
 	"github.com/freshet/freshet/sim"
 	"github.com/freshet/freshet/steal"
+	"github.com/freshet/freshet/topo"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -29,27 +30,38 @@ type fetch struct {
 	rests bool    // others are to read first
 }
 
+// storeWay is the channels from the store to a node, until the next route, and their delay.
+func (w *world) storeWay(i int) (path []topo.Channel, delay time.Duration, err error) {
+	host := w.nodes[i].host
+	if w.Store.At == "" {
+		if out := w.router.Out(host); len(out) > 0 {
+			path = []topo.Channel{out[0] ^ 1}
+		}
+		return path, 0, nil
+	}
+	from, _ := w.router.Place(w.Store.At)
+	path, delay, ok := w.route(from, host)
+	if !ok {
+		return nil, 0, fmt.Errorf("there is no way from the store at %s to %s", w.Store.At, w.Network.Hosts[host].Name)
+	}
+	return path, delay, nil
+}
+
 // storeConnections makes a node's connections to the store.
 func (w *world) storeConnections(i int) error {
 	n := &w.nodes[i]
+	path, d, err := w.storeWay(i)
+	if err != nil {
+		return err
+	}
 	way := []sim.Link{w.total}
 	if r := w.Store.PerClient[n.host]; r > 0 {
 		way = append(way, w.sim.AddLink(float64(r)))
 	}
-	delay := w.Store.Delay.Seconds()
-	if w.Store.At == "" {
-		if out := w.router.Out(n.host); len(out) > 0 {
-			way = append(way, w.links[out[0]^1])
-		}
-	} else {
-		from, _ := w.router.Place(w.Store.At)
-		links, d, ok := w.way(from, n.host)
-		if !ok {
-			return fmt.Errorf("there is no way from the store at %s to %s", w.Store.At, w.Network.Hosts[n.host].Name)
-		}
-		way = append(way, links...)
-		delay += d
+	for _, c := range path {
+		way = append(way, w.links[c])
 	}
+	delay := w.Store.Delay.Seconds() + d.Seconds()
 	for range w.policy.connections {
 		f := w.sim.AddFlow(limited(w.Store.PerConnection[n.host].Draw(w.drawn)), way...)
 		w.own(f, owner{conn: int32(len(n.fetches)), store: true, node: int32(i)})

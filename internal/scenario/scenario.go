@@ -55,7 +55,7 @@ type Scenario struct {
 	Store      Store
 	Events     []Event // by time
 
-	// Tolerance of shares, as sim.Network has it. Negative: 0 up to 100 nodes, beyond that 0.02.
+	// Tolerance of shares, as sim.Network has it. Negative: 0 up to 100 hosts, beyond that the constant tolerance.
 	Tolerance float64
 }
 
@@ -213,11 +213,14 @@ func rates(v form.Value) (rs []unit.Bandwidth) {
 	return rs
 }
 
-// rate is a rate that a link may have.
+// rate is a rate that a link may have; 0 is one.
 func rate(v form.Value) unit.Bandwidth {
 	r := v.Bandwidth()
 	if r > topo.MostRate {
 		v.Fail("is more than 1000000 Tbit")
+	}
+	if r > 0 && r < topo.LeastRate {
+		v.Fail("is less than 0.001 B/s, and not 0")
 	}
 	return r
 }
@@ -274,7 +277,7 @@ func (s *Scenario) broadcast(v form.Value, atStore string) {
 }
 
 // memory is about what all nodes keep together, at most, of an object of so many pieces: each of the pieces, of its peers, and of whose the
-// works are of all nodes.
+// works are of all nodes. Ways are not in it: see world.room.
 func (s *Scenario) memory(pieces int) unit.Bytes {
 	const (
 		state   = 12  // for a piece: exchange.State

@@ -145,7 +145,7 @@ func TestInboundBySite(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s\n%s", err, scenario, text)
 		}
-		w, err := s.world()
+		w, err := s.world(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

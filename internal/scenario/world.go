@@ -29,6 +29,15 @@ const (
 	feelEvery    = 0.25 // a node looks at how fast it reads from the store; likewise
 )
 
+// With more than exactHosts hosts shares have a tolerance.
+const (
+	exactHosts = 100
+	tolerance  = 0.02
+)
+
+// onWay is what a link takes on the way of one flow, in bytes: sim.Network keeps it, for a moment twice when it makes room for more.
+const onWay = 36
+
 // Streams of randomness, all from the scenario's seed. Those of nodes begin at streamNodes.
 const (
 	streamStore = iota
@@ -46,9 +55,11 @@ type world struct {
 	policy
 	sim      *sim.Sim[event]
 	router   *topo.Router
-	links    []sim.Link // by channel of the network
-	total    sim.Link   // of the store
-	places   *places    // nil: there are no sites
+	path     []topo.Channel // memory of route
+	room     int            // links that ways of flows may have yet, all together
+	links    []sim.Link     // by channel of the network
+	total    sim.Link       // of the store
+	places   *places        // nil: there are no sites
 	nodes    []node
 	hostOf   []int32 // by host: its node, or -1
 	conns    []conn
@@ -158,14 +169,22 @@ type conn struct {
 }
 
 // world is s before anything has happened.
-func (s *Scenario) world() (*world, error) {
-	w := &world{Scenario: s, sim: sim.New[event](), router: topo.NewRouter(s.Network), drawn: rand.New(rand.NewPCG(s.Seed, streamConnections)), now: epoch}
-	return w, w.build()
+func (s *Scenario) world(ctx context.Context) (*world, error) {
+	w := s.empty()
+	return w, w.build(ctx)
+}
+
+// empty is a world in which nothing is yet.
+func (s *Scenario) empty() *world {
+	return &world{
+		Scenario: s, sim: sim.New[event](), router: topo.NewRouter(s.Network), drawn: rand.New(rand.NewPCG(s.Seed, streamConnections)), now: epoch,
+		room: int((maxMemory - s.memory(s.Layout.Count())) / onWay),
+	}
 }
 
 // Run simulates s until every node that lives has the object. It fails if that never happens.
 func (s *Scenario) Run(ctx context.Context) (Result, error) {
-	w, err := s.world()
+	w, err := s.world(ctx)
 	if err == nil {
 		err = w.hopeless()
 	}
@@ -220,16 +239,15 @@ func (w *world) happen(ev sim.Event[event]) {
 // after sets a timer.
 func (w *world) after(seconds float64, e event) { w.sim.At(w.sim.Now()+seconds, e) }
 
-// build makes links, nodes and who is whose neighbour.
-func (w *world) build() error {
-	tolerance := w.Tolerance
-	if tolerance < 0 {
-		tolerance = 0
-		if len(w.Network.Hosts) > 100 {
-			tolerance = 0.02
+// build makes links, nodes and who is whose neighbour. It ends early with ctx.
+func (w *world) build(ctx context.Context) error {
+	w.sim.Tolerance = w.Tolerance
+	if w.Tolerance < 0 {
+		w.sim.Tolerance = 0
+		if len(w.Network.Hosts) > exactHosts {
+			w.sim.Tolerance = tolerance
 		}
 	}
-	w.sim.Tolerance = tolerance
 	for i := range w.Network.Links {
 		l := &w.Network.Links[i]
 		a := w.sim.AddLink(float64(l.Rate))
@@ -272,10 +290,16 @@ func (w *world) build() error {
 		w.holders = append(w.holders, make([]int32, w.Layout.Count()))
 		w.known = append(w.known, make([]bool, w.Layout.Count()))
 	}
-	if err := w.connect(); err != nil {
+	if err := w.reach(ctx); err != nil {
+		return err
+	}
+	if err := w.connect(ctx); err != nil {
 		return err
 	}
 	for i := range w.nodes {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		n := &w.nodes[i]
 		n.rng = rand.New(rand.NewPCG(w.Seed, streamNodes+uint64(i)))
 		n.appetite = steal.NewAppetite(unit.Bytes(w.policy.PerWork) * w.Layout.Piece)
@@ -307,9 +331,37 @@ func (w *world) build() error {
 	w.divide()
 	w.divideImports()
 	for i := range w.nodes {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err := w.storeConnections(i); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// reach takes room for the ways from the store to all nodes.
+func (w *world) reach(ctx context.Context) error {
+	for i := range w.nodes {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		path, _, err := w.storeWay(i)
+		if err == nil {
+			err = w.lay(w.policy.connections * (2 + len(path))) // with what the store gives to all, and to a client
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lay takes room for ways of so many links, which flows may have.
+func (w *world) lay(links int) error {
+	if w.room -= links; w.room < 0 {
+		return fmt.Errorf("the ways to %d hosts are long: that would take more than %v of memory, which are the most; want fewer hosts, or fewer switches between them", len(w.Network.Hosts), maxMemory)
 	}
 	return nil
 }
@@ -330,8 +382,8 @@ func (w *world) capacities(links []topo.Link) (up, down []unit.Bandwidth) {
 	return up, down
 }
 
-// connect chooses neighbours: all, or those of a random graph.
-func (w *world) connect() error {
+// connect chooses neighbours: all, or those of a random graph. It takes room for the ways between them.
+func (w *world) connect(ctx context.Context) error {
 	n := len(w.nodes)
 	if w.policy.alone {
 		return nil
@@ -351,9 +403,15 @@ func (w *world) connect() error {
 	}
 	for i := range w.nodes {
 		for _, k := range with[i] {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			delay, ok := w.delay(i, int(k))
 			if !ok {
 				return fmt.Errorf("there is no way from %s to %s", w.Network.Hosts[w.nodes[i].host].Name, w.Network.Hosts[w.nodes[k].host].Name)
+			}
+			if err := w.lay(len(w.path)); err != nil {
+				return err
 			}
 			back, ok := w.delay(int(k), i)
 			if !ok {
@@ -423,13 +481,19 @@ func waves(peers []peer) (ws []wave) {
 
 // delay is how long a message takes from a node to another.
 func (w *world) delay(from, to int) (float64, bool) {
-	_, d, ok := w.router.Route(nil, w.nodes[from].host, w.nodes[to].host)
+	_, d, ok := w.route(w.nodes[from].host, w.nodes[to].host)
 	return d.Seconds(), ok
+}
+
+// route is the channels from one place of the network to another, until the next call, and their delay.
+func (w *world) route(from, to int) (path []topo.Channel, delay time.Duration, ok bool) {
+	w.path, delay, ok = w.router.Route(w.path[:0], from, to)
+	return w.path, delay, ok
 }
 
 // way is the links from one place of the network to another.
 func (w *world) way(from, to int) (links []sim.Link, delay float64, ok bool) {
-	path, d, ok := w.router.Route(nil, from, to)
+	path, d, ok := w.route(from, to)
 	for _, c := range path {
 		links = append(links, w.links[c])
 	}
