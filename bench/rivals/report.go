@@ -174,11 +174,7 @@ const heavy = "libtorrent web tuned"
 // costs shows, by cell and kind of processor, the processor time of ours beside the heavy rival's, seed by seed. The two gain differently by another kind.
 func costs(by map[string][]bench.Result) string {
 	var b strings.Builder
-	cpus := slices.Sorted(maps.Keys(by))
-	var every []bench.Result
-	for _, cpu := range cpus {
-		every = append(every, by[cpu]...)
-	}
+	cpus, every := ofAll(by)
 	earlier := superseded(every)
 	for _, p := range cellsOf(every) {
 		k, err := kindOf(p["cell"])
@@ -194,14 +190,33 @@ func costs(by map[string][]bench.Result) string {
 			}
 			ours, _ := bench.Of(rs, us, "cpu_per_gb")
 			theirs, _ := bench.Of(rs, them, "cpu_per_gb")
-			fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f | %.2f (%.2f–%.2f) | %d |\n", k.titled(p), cmp.Or(cpu, "unknown"),
-				strings.Join(commits(rs, best, p), ", "), ours.Median, theirs.Median, ratio.Median, ratio.Min, ratio.Max, ratio.N)
+			fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f | %.2f (%.2f–%.2f) | %d | %s |\n", k.titled(p), cmp.Or(cpu, "unknown"),
+				strings.Join(commits(rs, best, p), ", "), ours.Median, theirs.Median, ratio.Median, ratio.Min, ratio.Max, ratio.N, plain(rs, p))
 		}
 	}
 	if b.Len() == 0 {
 		return ""
 	}
-	return "| cell | processor | commit | " + best + " (s/GB) | " + heavy + " (s/GB) | ratio | seeds |\n| --- | --- | --- | --- | --- | --- | --- |\n" + b.String()
+	return "| cell | processor | commit | " + best + " (s/GB) | " + heavy + " (s/GB) | ratio | seeds | the cheapest plain download (s/GB) |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n" + b.String()
+}
+
+// plain is the processor time of the plain download, of all nodes by themselves, that takes the least, and its name.
+func plain(rs []bench.Result, p bench.Params) string {
+	for _, name := range ranked(rs, p, "cpu_per_gb") {
+		if s, _ := bench.Of(rs, at(name, p), "cpu_per_gb"); s.N > 0 && slices.Contains(strings.Fields(name), "flat") {
+			return fmt.Sprintf("%.2f, %s", s.Median, name)
+		}
+	}
+	return "–"
+}
+
+// ofAll are the kinds of processors, in order, and the runs on all of them.
+func ofAll(by map[string][]bench.Result) (cpus []string, every []bench.Result) {
+	cpus = slices.Sorted(maps.Keys(by))
+	for _, cpu := range cpus {
+		every = append(every, by[cpu]...)
+	}
+	return cpus, every
 }
 
 // tightly says whether a system is as near the bound as ours is to be.
@@ -347,7 +362,7 @@ func write(file, dir string, wanted scale) error {
 		fmt.Printf("%s\n%s\n", x.Title, x.Table)
 	}
 	return s.Publish(dir, rs, page, map[string]any{
-		"Sections": sections, "Systems": told(rs), "Tried": triedTable(slices.DeleteFunc(slices.Clone(all), earlier)), "Failures": failures(rs), "Missing": missing(rs, wanted), "Best": best, "Flat": flat, "Behind": behind, "Heavy": heavy, "Costs": costs(by),
+		"Sections": sections, "Systems": told(rs), "Tried": triedTable(by), "Failures": failures(rs), "Missing": missing(rs, wanted), "Best": best, "Flat": flat, "Behind": behind, "Heavy": heavy, "Costs": costs(by),
 	})
 }
 
@@ -377,24 +392,32 @@ func alike(by map[string][]bench.Result, earlier func(bench.Result) bool) []benc
 	})
 }
 
-// triedTable shows runs with other settings beside those with the settings that were chosen, of the same seeds.
-func triedTable(all []bench.Result) string {
+// triedTable shows runs with other settings beside those with the settings that were chosen, of the same seeds and on the same kind of processor.
+func triedTable(by map[string][]bench.Result) string {
 	var here []bench.Result
 	one := suite(nil)
-	for _, p := range cellsOf(all) {
-		names, seeds := map[string]bool{}, map[uint64]bool{}
-		for _, r := range all {
-			if of, ok := tried(r.Algorithm); ok && maps.Equal(r.Params, p) {
-				names[of], names[r.Algorithm], seeds[r.Seed] = true, true, true
+	cpus, every := ofAll(by)
+	earlier := superseded(every)
+	for _, p := range cellsOf(every) {
+		for _, cpu := range cpus {
+			names, seeds := map[string]bool{}, map[uint64]bool{}
+			rs := slices.DeleteFunc(slices.Clone(by[cpu]), earlier)
+			for _, r := range rs {
+				if of, ok := tried(r.Algorithm); ok && maps.Equal(r.Params, p) {
+					names[of], names[r.Algorithm], seeds[r.Seed] = true, true, true
+				}
 			}
-		}
-		for _, r := range all {
-			if names[r.Algorithm] && seeds[r.Seed] && maps.Equal(r.Params, p) {
-				here = append(here, r)
+			with := maps.Clone(p)
+			with["processor"] = cmp.Or(cpu, "unknown")
+			for _, r := range rs {
+				if names[r.Algorithm] && seeds[r.Seed] && maps.Equal(r.Params, p) {
+					r.Params = with
+					here = append(here, r)
+				}
 			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(names)) {
-			one.Cells = append(one.Cells, bench.Cell{Params: p, Algorithm: name})
+			for _, name := range slices.Sorted(maps.Keys(names)) {
+				one.Cells = append(one.Cells, bench.Cell{Params: with, Algorithm: name})
+			}
 		}
 	}
 	if len(here) == 0 {
@@ -403,7 +426,7 @@ func triedTable(all []bench.Result) string {
 	one.Columns = slices.DeleteFunc(one.Columns, func(c bench.Column) bool {
 		return !slices.Contains([]string{"makespan_s", "ratio", "store_multiple", "cpu_per_gb"}, c.Number)
 	})
-	return one.Table(here, "cell")
+	return one.Table(here, "cell", "processor")
 }
 
 // rows are all systems where all were run, by what they did where the store is medium.
@@ -597,7 +620,8 @@ time is cpu-bound, and counts neither as met nor as missed. Ratios are taken see
 {{with .Costs}}## Processor time on different processors
 
 Processor time for each GB, {{$.Best}} over {{$.Heavy}}: on each kind of processor the last runs of both, those above and those that another kind has
-taken the place of. An older commit may take more. Ratios are medians (least–most) over the seeds that both have.
+taken the place of. An older commit may take more. Ratios are medians (least–most) over the seeds that both have. A plain download is that of every node by itself, by http but for {{$.Flat}}, which has
+to read the store for as long as that takes; what one takes by https on two nodes alone is in [bench/cpu](../cpu/README.md).
 
 {{.}}
 {{end}}## What is not measured yet
@@ -626,7 +650,8 @@ and was made again, nor three of {{.Best}} with a wide store of a commit whose r
 
 {{with .Tried}}## Settings that were tried
 
-What is in brackets is other than in the tables above: the size of a torrent's pieces, or the order in which a web seed is asked for them.
+What is in brackets is other than in the tables above: the size of a torrent's pieces, or the order in which a web seed is asked for them. Beside it stand the runs of the same seeds
+with the settings that were chosen, as far as there are any on the same kind of processor; who is faster by less than runs of one setting differ was left as it is.
 
 {{.}}
 {{end}}## Versions, settings and commands

@@ -380,13 +380,13 @@ func TestCosts(t *testing.T) {
 		return rs
 	}
 	got := costs(map[string][]bench.Result{
-		"A": on("A", 2, "new", map[string][]float64{best: {12, 16, 20}, heavy: {40, 40, 40}}),
+		"A": on("A", 2, "new", map[string][]float64{best: {12, 16, 20}, heavy: {40, 40, 40}, "flat rclone": {30}, "flat aws-cli": {32}}),
 		"B": on("B", 3, "new", map[string][]float64{best: {12}, heavy: {16, 20}}),
 		"C": on("C", 1, "old", map[string][]float64{best: {12}, heavy: {16}}),
 		"D": on("D", 3, "new", map[string][]float64{best: {12}}),
 	})
 	_, rows, _ := strings.Cut(got, "| --- |\n")
-	want := "| 4 nodes, the store narrow | A | c | 4.00 | 10.00 | 0.40 (0.30–0.50) | 3 |\n| 4 nodes, the store narrow | B | c | 3.00 | 4.50 | 0.75 (0.75–0.75) | 1 |\n"
+	want := "| 4 nodes, the store narrow | A | c | 4.00 | 10.00 | 0.40 (0.30–0.50) | 3 | 7.50, flat rclone |\n| 4 nodes, the store narrow | B | c | 3.00 | 4.50 | 0.75 (0.75–0.75) | 1 | – |\n"
 	if rows != want {
 		t.Errorf("rows:\n%swant:\n%s", rows, want)
 	}

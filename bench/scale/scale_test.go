@@ -70,11 +70,11 @@ func TestCell(t *testing.T) {
 // The report has a row for both stores, and says what is too far from its bound.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
-	report := func(ratio float64) (string, error) {
+	report := func(ratio, gib float64) (string, error) {
 		t.Helper()
 		var lines []byte
 		for i, store := range []string{"medium", "narrow"} {
-			line, err := json.Marshal(bench.Result{Suite: "scale", Commit: "c", Numbers: map[string]float64{"ratio": ratio + float64(i)/100, "cpu_s": 2, "peak_gib": 0.5},
+			line, err := json.Marshal(bench.Result{Suite: "scale", Commit: "c", Numbers: map[string]float64{"ratio": ratio + float64(i)/100, "cpu_s": 2, "peak_gib": gib},
 				Cell: bench.Cell{Params: bench.Params{"nodes": "1000", "pieces": "256", "links": alike, "store": store}}})
 			if err != nil {
 				t.Fatal(err)
@@ -91,11 +91,14 @@ func TestReport(t *testing.T) {
 		}
 		return string(page), said
 	}
-	page, err := report(1.10)
+	page, err := report(1.10, 0.5)
 	if want := "| 1000 | 256 | alike | 1.110 | 1.100 | 1.12 | 2 s | 0.5 GiB | c |"; err != nil || !strings.Contains(page, want) {
 		t.Errorf("%v; want %s in\n%s", err, want, page)
 	}
-	if _, err := report(1.115); err == nil || !strings.Contains(err.Error(), "store narrow: 1.125 times the bound, want 1.12") {
+	if _, err := report(1.10, 9); err == nil || !strings.Contains(err.Error(), "2 s of processor time and 9 GiB, want 10 and 8") {
+		t.Errorf("9 GiB: %v", err)
+	}
+	if _, err := report(1.115, 0.5); err == nil || !strings.Contains(err.Error(), "store narrow: 1.125 times the bound, want 1.12") {
 		t.Errorf("1.125 of at most 1.12: %v", err)
 	}
 }

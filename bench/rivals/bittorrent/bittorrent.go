@@ -63,7 +63,7 @@ func Libtorrent(program, torrent, save, mark, addr, words string) string {
 	return fmt.Sprintf("python3 -X faulthandler %s %s %s %s %s%s", program, torrent, save, mark, addr, words)
 }
 
-// LibtorrentPiece is the size of pieces with which "tuned" was the fastest and took the least processor time of those that were tried; bench/rivals has them.
+// LibtorrentPiece is the size of pieces with which "tuned" took the least processor time of those that were tried, and was as fast as the fastest but for what runs differ by; bench/rivals has them.
 const LibtorrentPiece = 256 * unit.KiB
 
 // LibtorrentTuning says what "tuned" sets.
