@@ -497,9 +497,8 @@ func (p *part) run(ctx context.Context) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, t.Close()) }()
-		defer context.AfterFunc(ctx, t.StopCopies)()
 		config.File = timed{t, &p.course.written}
-		config.Commit = t.Commit
+		config.Commit, config.Abandon = t.Commit, t.StopCopies
 	case held:
 		f, err := p.roots.OpenHeld(dest, p.job.Spec.Source, p.job.Object.Version, p.job.Object.Size)
 		if err != nil {

@@ -60,7 +60,7 @@ type root struct {
 	r      *os.Root
 
 	// dirs guards the making and removing of directories below the root, and is locked before Roots.mu. A file system that hangs has it locked for as
-	// long. So each root has its own; but those that lie in each other on one file system, and have directories in common, have one together.
+	// long. So there is one for all roots of each file system: these may have directories in common, whatever their paths are.
 	dirs *sync.Mutex
 }
 
@@ -112,25 +112,14 @@ func OpenRoots(dirs []string, stateDir string) (_ *Roots, err error) {
 		}
 		r.roots = append(r.roots, one)
 	}
-	locks := map[string]*sync.Mutex{}
+	locks := map[uint64]*sync.Mutex{}
 	for i, one := range r.roots {
-		in := r.outermost(one).real
-		if locks[in] == nil {
-			locks[in] = new(sync.Mutex)
+		if locks[one.device] == nil {
+			locks[one.device] = new(sync.Mutex)
 		}
-		r.roots[i].dirs = locks[in]
+		r.roots[i].dirs = locks[one.device]
 	}
 	return r, nil
-}
-
-// outermost is the root in which a root lies, on the same file system, and which lies in none; the root itself if there is no other.
-func (r *Roots) outermost(in root) root {
-	for _, other := range r.roots {
-		if other.device == in.device && len(other.real) < len(in.real) && within(in.real, other.real) {
-			in = other
-		}
-	}
-	return in
 }
 
 // within says whether a path is another, or lies below it.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -197,6 +198,85 @@ func TestMountOf(t *testing.T) {
 		}
 		if !r.mounted(got) || r.mounted(mount{got.Mount, got.MountInode + 1}) {
 			t.Errorf("%+v, or another in its place: not told apart", got)
+		}
+	}
+}
+
+// TestRootThatHangs: a file system that does not answer, as of a server that is away, keeps nothing from landing in another root, and
+// nobody from asking what can be written.
+func TestRootThatHangs(t *testing.T) {
+	defer func(m func(*os.Root, string, *os.Root, string) error) { rename = m }(rename)
+	state, hung, dir := t.TempDir(), tmpfs(t, "4m"), t.TempDir()
+	killed := openAt(t, state, hung, dir)
+	m := filepath.Join(hung, "m")
+	tr := begin(t, killed, m)
+	rename = func(*os.Root, string, *os.Root, string) error {
+		killed.state.Close()
+		return syscall.EIO
+	}
+	tr.Commit()
+	killed.Close() // nothing is aborted
+	r := openAt(t, state, hung, dir)
+	wantError(t, r.Sweep(), m) // and is tried again by who wants to land there
+
+	real, hangs, answer := r.roots[0].real, make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	rename = func(from *os.Root, name string, to *os.Root, as string) error {
+		if within(to.Name(), real) {
+			once.Do(func() { close(hangs) })
+			<-answer
+		}
+		return renameBetween(from, name, to, as)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := r.Check(filepath.Join(m, "shard-1")); err != nil {
+			t.Error(err)
+		}
+	})
+	<-hangs
+	tries := map[string]func() error{
+		"check":         func() error { return r.Check(filepath.Join(dir, "new", "f")) },
+		"check a tree":  func() error { return r.CheckTree(filepath.Join(dir, "new"), model) },
+		"writable":      func() error { _, err := r.Writable(dir); return err },
+		"writable, too": func() error { _, err := r.Writable(hung); return err },
+	}
+	for name, create := range landers {
+		tries[name] = func() error {
+			f, commit, err := create(r, filepath.Join(dir, name), 2)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteAt([]byte("xx"), 0)
+			return errors.Join(err, commit(), f.Close())
+		}
+		tries["abort a "+name] = func() error {
+			f, _, err := create(r, filepath.Join(dir, name, "aborted"), 2)
+			if err != nil {
+				return err
+			}
+			return f.Abort()
+		}
+	}
+	for what, try := range tries {
+		inTime(t, what, try)
+	}
+	close(answer)
+	wg.Wait()
+	wantTree(t, dir, "file/", "file/f", "tree/", "tree/f", "tree/g")
+	wantFiles(t, m, whole)
+}
+
+// Roots of one file system make and remove directories in turns, since they may have some in common; those of another one wait for nobody.
+func TestLocksOfRoots(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"a", "a/b", "c"} {
+		must(t, os.Mkdir(filepath.Join(dir, d), 0o755))
+	}
+	r := openAt(t, t.TempDir(), filepath.Join(dir, "a"), filepath.Join(dir, "a", "b"), filepath.Join(dir, "c"), tmpfs(t, "4m"))
+	for i, want := range []bool{true, true, true, false} {
+		if got := r.roots[i].dirs == r.roots[0].dirs; got != want {
+			t.Errorf("%s has the lock of %s: %v, want %v", r.roots[i].dir, r.roots[0].dir, got, want)
 		}
 	}
 }

@@ -439,14 +439,8 @@ func (t *Tree) Commit() error {
 		defer t.dir.dirs.Unlock()
 		t.r.removeEmpty(t.dir, fresh)
 	}()
-	for _, d := range dirs {
-		if info, err := t.dir.r.Stat(d); err == nil && info.IsDir() {
-			continue
-		}
-		if err := t.dir.r.Mkdir(d, 0o755); err != nil {
-			return t.dir.wrap(err)
-		}
-		fresh = append(fresh, d)
+	if fresh, err = t.makeDirs(dirs); err != nil {
+		return err
 	}
 	made := slices.Concat(t.note.Made, fresh, []string{t.part})
 	if err := syncBelow(t.parts, "."); err != nil {
@@ -595,6 +589,23 @@ func (t *Tree) closeFiles() error {
 		err = errors.Join(err, t.parts.Close())
 	}
 	return err
+}
+
+// makeDirs makes the directories of the files that are not there, and says which. Those that another landing has made are nobody's to remove any more.
+func (t *Tree) makeDirs(dirs []string) (fresh []string, err error) {
+	t.dir.dirs.Lock()
+	defer t.dir.dirs.Unlock()
+	for _, d := range dirs {
+		if info, err := t.dir.r.Stat(d); err == nil && info.IsDir() {
+			continue
+		}
+		if err := t.dir.r.Mkdir(d, 0o755); err != nil {
+			return fresh, t.dir.wrap(err)
+		}
+		fresh = append(fresh, d)
+	}
+	t.r.setMade(t.dir, dirs, false)
+	return fresh, nil
 }
 
 // release lets others land at the same paths. If nothing has landed, the directories that were made go again; otherwise they stay.
