@@ -508,6 +508,9 @@ func TestKeptFileIsBelieved(t *testing.T) {
 				n.fetched(ev)
 			}
 			e, _ := n.man.Entry(0)
+			if rots := n.rots(order{take: map[int]bool{0: true}}); rots != tt.lost {
+				t.Errorf("%s: it is read from the store and not from the file: %v", tt.name, rots)
+			}
 			if has := n.ex.Have().Has(0); n.fatal != nil || has == tt.lost || len(n.doubts) > 0 || (e.Reader == 0) != tt.tells || tt.tells && e.Sum != right {
 				t.Errorf("%s: has it: %v, says of it %v, in doubt %v, fails for %v", tt.name, has, e, n.doubts, n.fatal)
 			}

@@ -61,7 +61,7 @@ func (n *node) fetch(ctx context.Context) {
 }
 
 func (n *node) start(ctx context.Context, o order) {
-	o.gate = &gate{}
+	o.gate, o.store = &gate{}, n.rots(o)
 	f := &fetch{order: o, moved: n.now}
 	ctx, f.relieve = context.WithCancelCause(ctx)
 	n.book()
@@ -74,6 +74,16 @@ func (n *node) start(ctx context.Context, o order) {
 		}
 		n.post(evFetchEnd{fetch: f, err: err})
 	})
+}
+
+// rots says whether the store has something else than our file from before the job of what an order is to read.
+func (n *node) rots(o order) bool {
+	for p := range o.take {
+		if n.rotten.Has(p) {
+			return true
+		}
+	}
+	return false
 }
 
 // readSpan carries out an order with one request to the store, or, of several objects, with one each.
@@ -98,7 +108,7 @@ func (n *node) readOnce(ctx context.Context, o order) error {
 		}
 		return err
 	}
-	if n.keeps == nil || o.audit != notAuditing {
+	if n.keeps == nil || o.audit != notAuditing || o.store {
 		return n.readStore(ctx, o)
 	}
 	for _, run := range n.runs(o.span) {
@@ -229,7 +239,7 @@ func (n *node) fetched(ev evFetched) {
 	n.digests = append(n.digests, digest{ev.piece, e})
 	if now, _ := n.man.Entry(ev.piece); now.Sum == ev.sum && !n.ex.Have().Has(ev.piece) { // else another reads it once more
 		from := StoreName
-		if n.kept(ev.piece) {
+		if n.kept(ev.piece) && !n.rotten.Has(ev.piece) {
 			from = n.Members[n.Self].Name
 		}
 		n.got(ev.piece, ev.sum, from)
@@ -248,7 +258,7 @@ func (n *node) rechecked(ev evFetched, old exchange.Entry) {
 	case ev.sum == old.Sum:
 		n.news = append(n.news, ev.piece) // nobody reckoned with our copy any more
 	case !n.Members[n.Self].Held && n.Members[n.Self].NoAccess:
-		n.lose(ev.piece)
+		n.mend(ev.piece)
 	case n.Members[n.Self].Held && (old.Reader == n.Self || n.Members[n.Self].NoAccess):
 		n.fail(heldWrong(ev.piece))
 	default: // or another says what the store does not have
@@ -271,7 +281,7 @@ func (n *node) compared(ev evFetched, old exchange.Entry) (over bool) {
 			n.fail(heldWrong(ev.piece))
 			return true
 		default:
-			n.lose(ev.piece)
+			n.mend(ev.piece)
 			return true
 		}
 	case held: // the reader had it wrong; whether we have it right is to be seen

@@ -29,6 +29,7 @@ type neighbour struct {
 	silent    bool          // it has been silent once until its connection was given up
 	since     time.Time     // when it was last up
 	rest      time.Duration // before it is up again: its connections end as soon as they are there
+	next      *peer.Conn    // the last that has come while it rests; nil: none
 	moved     time.Time     // when it last announced or was sent anything, or had read a piece again
 	gained    time.Time     // when it last announced a piece or took works
 	took      bool          // it has taken works since it last announced a piece
@@ -155,11 +156,17 @@ func (n *node) up(ctx context.Context, ev evUp) {
 		return
 	}
 	if wait := nb.since.Add(nb.rest).Sub(n.now); wait > 0 {
-		n.wg.Go(func() {
-			if !pause(ctx, wait) || !n.post(ev) {
-				ev.conn.Close()
-			}
-		})
+		if nb.next != nil {
+			old := nb.next
+			n.wg.Go(func() { old.Close() })
+		} else {
+			n.wg.Go(func() {
+				if pause(ctx, wait) {
+					n.post(evRested{ev.rank})
+				}
+			})
+		}
+		nb.next = ev.conn
 		return
 	}
 	if nb.link != nil { // the other end knows better that the old one is lost
@@ -185,6 +192,18 @@ func (n *node) up(ctx context.Context, ev evUp) {
 	}
 	n.sayUnheard(l)
 	n.rechoke()
+}
+
+// evRested is the end of a member's rest.
+type evRested struct{ rank int }
+
+// rested takes what has come from a member while it rested.
+func (n *node) rested(ctx context.Context, rank int) {
+	nb := &n.neighbours[rank]
+	if conn := nb.next; conn != nil {
+		nb.next = nil
+		n.up(ctx, evUp{rank, conn})
+	}
 }
 
 // lost forgets a neighbour's connection.

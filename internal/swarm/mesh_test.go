@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"context"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -67,6 +68,59 @@ func TestDialsOneAfterTheOther(t *testing.T) {
 				t.Errorf("it dials %v", began)
 			}
 		})
+	}
+}
+
+// flapping is a network on which so many connections end, proved, before one lasts.
+type flapping struct {
+	Network
+	proof func() []byte
+	ends  int
+}
+
+func (f flapping) Dial(ctx context.Context, addr, name, job string) (*peer.Conn, error) {
+	for range f.ends {
+		c, err := f.Network.Dial(ctx, addr, name, job)
+		if err != nil {
+			return nil, err
+		}
+		c.WriteFrame(kindAccess, f.proof())
+		_, n, err := c.ReadFrame()
+		if err == nil {
+			_, err = io.CopyN(io.Discard, c, int64(n))
+		}
+		go c.Close() // which waits until who does not read yet reads
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f.Network.Dial(ctx, addr, name, job)
+}
+
+// Of many connections of a member of which all but the last end at once the last one counts, and soon.
+func TestLastConnectionCounts(t *testing.T) {
+	const nodes, size, rate = 3, 4 * unit.MiB, 256 * unit.KiB
+	took := map[int]time.Duration{}
+	for _, ends := range []int{0, 20} {
+		swarmOf(t, nodes, size, steal.Stream, func(b *bench) {
+			for i := range b.configs {
+				b.configs[i].Layout.Piece = 64 * unit.KiB
+				b.configs[i].Store = client{b.store, []*pace.Limiter{pace.New(unit.Bandwidth(rate))}, 4 << 10}
+			}
+			b.configs[0].Network = flapping{b.configs[0].Network, func() []byte { return b.witness.Proof("n0") }, ends}
+			b.within(time.Hour)
+			b.run()
+			b.complete(BySource, seq(nodes)...)
+			for i := range b.results {
+				if f := b.faultsOf(i); f != "" {
+					t.Errorf("%d connections end: %s has seen %s", ends, nodeName(i), f)
+				}
+			}
+			took[ends] = slices.Max(b.took)
+		})
+	}
+	if took[20] > took[0]+2*time.Second {
+		t.Errorf("it takes %v, and %v if none ends", took[20], took[0])
 	}
 }
 

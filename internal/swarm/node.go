@@ -89,6 +89,7 @@ type node struct {
 	idle     time.Time  // when there was last anything to read, or an answer to wait for
 	wrong    []int      // pieces to be read again and replaced: ours that an audit found wrong, and what came otherwise than its digest
 	stranded []int      // pieces of ours to read whose last holder died while it was sending them
+	rotten   *piece.Set // of keeps: pieces that the store has otherwise
 	believed *piece.Set // of keeps: pieces whose digests others have said, not our file
 	doubts   []int      // pieces of a file from before the job, to be read from there and compared with their digests
 
@@ -157,7 +158,7 @@ func newNode(c Config) *node {
 		Config: c,
 		events: make(chan any, 64), ended: make(chan struct{}),
 		now: now, ticked: now, moved: now, idle: now, twice: steal.NewTwice(c.Object.Size, len(c.Members), c.SourceCopies), man: exchange.NewManifest(c.Layout),
-		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), believed: piece.NewSet(c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, words: map[int][]word{}, alike: map[int][]int{}, proved: map[int]bool{},
+		neighbours: make([]neighbour, len(c.Members)), links: map[*link]bool{}, rank: map[string]int{}, sums: make([]uint64, c.Layout.Count()), believed: piece.NewSet(c.Layout.Count()), rotten: piece.NewSet(c.Layout.Count()), shaken: map[int]bool{}, suspects: map[int]suspect{}, looks: map[int]bool{}, words: map[int][]word{}, alike: map[int][]int{}, proved: map[int]bool{},
 		diary: account.NewDiary(account.Steps(len(c.Members)), now.Sub(c.Start).Seconds()),
 	}
 	n.policy, n.sources = c.policy()
@@ -214,6 +215,11 @@ func (n *node) run(ctx context.Context) (err error) {
 		for l := range n.links { // what went last
 			n.gave(l)
 		}
+		for rank := range n.neighbours {
+			if conn := n.neighbours[rank].next; conn != nil {
+				conn.Close()
+			}
+		}
 		for len(n.events) > 0 { // connections that came too late
 			if up, ok := (<-n.events).(evUp); ok {
 				up.conn.Close()
@@ -246,6 +252,7 @@ func (n *node) run(ctx context.Context) (err error) {
 		}
 		if n.fatal != nil {
 			why := n.fatal
+			n.abandon()
 			if errors.Is(why, context.Canceled) && ctx.Err() != nil { // what was stopped failed before we saw the stop
 				why = context.Cause(ctx)
 			}
@@ -275,10 +282,18 @@ func (n *node) run(ctx context.Context) (err error) {
 			n.now = time.Now()
 			n.missed(names)
 		case <-ctx.Done():
+			n.abandon()
 			n.leave(context.Cause(ctx).Error())
 			n.drain(lingerFor)
 			return ctx.Err()
 		}
+	}
+}
+
+// abandon has no worker wait for what is not wanted any more.
+func (n *node) abandon() {
+	if n.Abandon != nil {
+		n.Abandon()
 	}
 }
 
@@ -371,6 +386,8 @@ func (n *node) handle(ctx context.Context, ev any) {
 	switch ev := ev.(type) {
 	case evUp:
 		n.up(ctx, ev)
+	case evRested:
+		n.rested(ctx, ev.rank)
 	case evUnproved:
 		n.dead(ev.rank, ev.err)
 	case evUnmet:

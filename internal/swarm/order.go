@@ -19,6 +19,7 @@ type order struct {
 	span  piece.Range  // one request to the store
 	take  map[int]bool // the pieces of it that are to be digested and, but for audits, written
 	audit auditing
+	store bool  // what is kept of them is not what the store has
 	twice bool  // others have them
 	lost  bool  // nobody had them, and they were not ours to read
 	gate  *gate // shut while it rests
@@ -193,7 +194,7 @@ func (n *node) audit() (o order, ok bool) {
 					n.fail(heldWrong(p))
 					return o, false
 				}
-				n.lose(p)
+				n.mend(p)
 			}
 			delete(n.looks, p)
 			n.man.Spare(p)

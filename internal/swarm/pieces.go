@@ -207,6 +207,14 @@ func (n *node) got(p int, sum uint64, from string) {
 	n.Recorder.Record(n.now, Event{Kind: "piece", Piece: &p, Bytes: int64(size), From: from})
 }
 
+// mend has a piece come anew of which our file from before the job has something else than the store, whatever others take us to have: if nobody else has it, we read it.
+func (n *node) mend(p int) {
+	n.lose(p)
+	if !n.ex.Held(p) && !n.Members[n.Self].NoAccess && n.ex.Reserve(p) {
+		n.wrong = append(n.wrong, p)
+	}
+}
+
 // lose notes that our copy of a piece does not count any more.
 func (n *node) lose(p int) {
 	if n.ex.Have().Has(p) {
@@ -214,6 +222,9 @@ func (n *node) lose(p int) {
 		n.countObjects(p, 1)
 		n.ex.Lost(p)
 		n.believed.Remove(p)
+		if n.keeps != nil && n.keeps.Has(p) {
+			n.rotten.Add(p)
+		}
 		n.news = slices.DeleteFunc(n.news, func(q int) bool { return q == p })
 		for rank := range n.neighbours {
 			if l := n.neighbours[rank].link; l != nil {

@@ -87,6 +87,7 @@ type Config struct {
 	File         File
 	Access       *access.Witness // what members show each other before anything else; nil: nothing, all may have the object
 	Commit       func() error    // puts the whole, verified file in its place; nil if it is there (Held)
+	Abandon      func()          // has nobody who writes to File wait for anything any more, since the part fails or is to end; nil: nothing
 	Network      Network
 	Receive      *peer.Pool      // of blocks on their way in, shared by all jobs of a process
 	Send         *peer.Pool      // of blocks on their way out; apart, so that two nodes cannot wait for each other
