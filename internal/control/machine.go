@@ -513,7 +513,8 @@ func (m *machine) tick(now time.Time) (cmds []command, changed bool) {
 	return cmds, changed
 }
 
-// release ends the parts of those that only serve, once that has been all that anybody does for serveFor.
+// release ends the parts of those that only serve, once that has been all that anybody does for serveFor, and nobody has been given anything: a node
+// that has lost us, and not the others, may be getting on.
 func (m *machine) release(now time.Time) (cmds []command) {
 	if slices.ContainsFunc(m.job.Nodes, func(n NodeStatus) bool { return !n.State.Ended() }) {
 		m.idle = time.Time{}
@@ -522,7 +523,13 @@ func (m *machine) release(now time.Time) (cmds []command) {
 	if m.idle.IsZero() {
 		m.idle = now
 	}
-	if now.Sub(m.idle) < serveFor {
+	since := m.idle
+	for _, n := range m.job.Nodes {
+		if t := m.moved[n.Name]; n.Serving && t.After(since) {
+			since = t
+		}
+	}
+	if now.Sub(since) < serveFor {
 		return nil
 	}
 	for i := range m.job.Nodes {

@@ -265,6 +265,18 @@ func TestMachine(t *testing.T) {
 			{162 * s, status("b", Done), "save running: a=done+serving b=done"},
 			{163 * s, status("a", Done), "save done: a=done b=done"},
 		}},
+		"serves one that has lost the hub alone": {up: up("a", "b"), happens: []happening{
+			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
+			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
+			{1 * s, ready("b"), "start(a) start(b) save running: a=running b=running"},
+			{10 * s, serving("a", Done), "save running: a=done+serving b=running"},
+			{11 * s, ticked{}, "save running: a=done+serving b=failed"},
+			{100 * s, hasStatus{NodeStatus{Name: "a", State: Done, Serving: true, SentBytes: 5}}, "running: a=done+serving b=failed"},
+			{170 * s, hasBeaten{"a", true}, "running: a=done+serving b=failed"},
+			{171 * s, ticked{}, "running: a=done+serving b=failed"},
+			{172 * s, status("b", Done), "save running: a=done+serving b=done"},
+			{173 * s, status("a", Done), "save done: a=done b=done"},
+		}},
 		"done, and its file is not the object": {up: up("a", "b"), happens: []happening{
 			{0, begun{}, "prepare(a) prepare(b) preparing: a=preparing b=preparing"},
 			{1 * s, ready("a"), "preparing: a=preparing b=preparing"},
