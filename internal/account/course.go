@@ -143,8 +143,8 @@ func whole(s []float64) []int64 {
 
 // What a node may say of itself: with more, sums and quotients would be no numbers any more.
 const (
-	MostSeconds            = 1e8 // three years
-	MostBytes   unit.Bytes = 1 << 50
+	MostSeconds = 1e8 // three years
+	MostBytes   = 1 << 50
 )
 
 // Plausible says whether something may carry so much.

@@ -39,8 +39,8 @@ const (
 	maxName     = 255     // bytes of a node's name
 	maxText     = 500     // bytes of a cause; longer ones are cut
 	maxFaults   = 20      // kept per node; the others are counted
-	maxSeconds  = 1e8     // three years
-	maxObject   = 1 << 50 // bytes
+	maxSeconds  = account.MostSeconds
+	maxObject   = account.MostBytes
 )
 
 // ErrTooMuch is a recording of more than a report can hold.
