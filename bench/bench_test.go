@@ -413,6 +413,13 @@ func TestBeside(t *testing.T) {
 	if got := (Suite{Name: "s"}).Made(rs); !strings.Contains(got, "- schedule: "+want+"\n") {
 		t.Errorf("made\n%swant %s", got, want)
 	}
+
+	for nodes := range mostTold { // which of so many nobody reads
+		rs = append(rs, Result{Suite: "s", Cell: Cell{Params: Params{"nodes": strconv.Itoa(100 + nodes)}}})
+	}
+	if got := (Suite{Name: "s"}).Made(rs); !strings.Contains(got, "all of them together\n") {
+		t.Errorf("made\n%swant no list of %d points", got, 4+mostTold)
+	}
 }
 
 // TestCommit: what a suite writes does not make the source dirty; anything else does.

@@ -367,6 +367,9 @@ func (s Suite) Made(rs []Result) string {
 		100*load.Median, 100*load.Min, 100*load.Max, strings.Join(seeds, ", "), schedule(rs))
 }
 
+// mostTold is of how many points at most a page says which had the machine to themselves.
+const mostTold = 36
+
 // schedule says which runs had the machine to themselves.
 func schedule(rs []Result) string {
 	type tally struct {
@@ -392,7 +395,7 @@ func schedule(rs []Result) string {
 		return "one run at a time"
 	}
 	out := fmt.Sprintf("%d of %d runs were measured beside others on the same machine, up to %d at once; processor use is that of all of them together", beside, len(rs), most+1)
-	if len(points) > 1 {
+	if len(points) > 1 && len(points) <= mostTold {
 		var of []string
 		for _, p := range points {
 			of = append(of, fmt.Sprintf("%s: %d of %d", p.of, p.beside, p.runs))
