@@ -265,9 +265,18 @@ func (g *growth) reach(d *demand, p, from, by, hops int32) {
 	g.order = append(g.order, p)
 	for _, c := range n.out[p] {
 		if q := n.to(c); n.of(c) > 0 && (d.sub == nil || g.inside[q]) && (q >= int32(n.hosts) || g.isDest[q]) {
-			g.queue.put(g.have[n.capacity[c]], hops, from, c)
+			g.queue.put(g.width(c), hops, from, c)
 		}
 	}
+}
+
+// width is what a channel has; of a half-duplex link whose other direction is taken, half of it.
+func (g *growth) width(c int32) float64 {
+	have := g.have[g.net.capacity[c]]
+	if g.time[c^1] > 0 && g.net.capacity[c^1] == g.net.capacity[c] {
+		have /= 2
+	}
+	return have
 }
 
 // forget makes everything as it was before.
@@ -370,7 +379,7 @@ func (g *growth) pipelines(s int32, now int32) (walks [][]int32) {
 				bad = slices.Delete(bad, k, k+1)
 			} else if !back { // all are good: the narrowest way back is not taken
 				for c := g.first[p]; c >= 0; c = g.next[c] {
-					if w := g.have[g.net.capacity[g.entry[c]^1]]; w < narrowest {
+					if w := g.width(g.entry[c] ^ 1); w < narrowest {
 						last, narrowest = c, w
 					}
 				}
@@ -398,9 +407,22 @@ func (g *growth) pipelines(s int32, now int32) (walks [][]int32) {
 // grow returns the paper's initial plan (5.1): each transfer by itself on the whole network.
 func (n *Network) grow(demands []demand) (pipes []pipe) {
 	for k := range demands {
-		for _, w := range n.grown(&demands[k], n.rate) {
-			pipes = append(pipes, n.split(k, w)...)
-		}
+		pipes = append(pipes, n.laid(k, &demands[k], n.rate, len(demands[k].dests))...)
+	}
+	return pipes
+}
+
+// laid are the pipelines of one transfer on what capacities have: grown over links on trees, where these are what routes follow, and elsewhere over routes, of which
+// look are compared at a time. Transfers that have too many routes to compare (vast) grow over links there, too, and what comes of it follows routes.
+func (n *Network) laid(k int, d *demand, have []float64, look int) (pipes []pipe) {
+	var walks [][]int32
+	if d.legs != nil {
+		walks = n.chained(d, have, look)
+	} else {
+		walks = n.grown(d, have)
+	}
+	for _, w := range walks {
+		pipes = append(pipes, n.split(k, w)...)
 	}
 	return pipes
 }

@@ -79,3 +79,13 @@ func TestDraws(t *testing.T) {
 		}
 	}
 }
+
+// The way back over a half-duplex link is half as wide as it is alone: the walk ends there.
+func TestHalfDuplexWayBack(t *testing.T) {
+	n := newNetwork(3, []string{"a", "b", "c", "s0"}, []edge{{A: 0, B: 3, Rate: 100, Back: 100}, {A: 1, B: 3, Rate: 100, Back: 100, Half: true}, {A: 2, B: 3, Rate: 100, Back: 100}}, nil)
+	for _, mode := range []string{Pipeline, Paper} {
+		if _, plan := planned(t, n, Options{Mode: mode}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2}}); !near(plan.Throughput, 200) {
+			t.Errorf("%s: %v by %v, want 200", mode, plan.Throughput, plan.Flows)
+		}
+	}
+}

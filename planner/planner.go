@@ -224,10 +224,7 @@ func (p *Planner) widest(k int) (pipes []pipe) {
 			return pipes
 		}
 	}
-	for _, w := range p.net.grown(d, p.net.rate) {
-		pipes = append(pipes, p.net.split(k, w)...)
-	}
-	return pipes
+	return p.net.laid(k, d, p.net.rate, fewAhead)
 }
 
 // First is a plan at once, without a linear program: the widest pipelines of each transfer, at
@@ -578,11 +575,8 @@ func (p *Planner) lay(mode string) ([]pipe, error) {
 	case Pipeline:
 		pipes = p.net.grow(p.demands)
 	case Paper:
-		pipes, err = p.net.climb(p.demands, p.net.grow(p.demands), &lp.Simplex{Seed: 4, Enough: p.net.enough}, func(k int, have []float64) (fresh []pipe) {
-			for _, w := range p.net.grown(&p.demands[k], have) {
-				fresh = append(fresh, p.net.split(k, w)...)
-			}
-			return fresh
+		pipes, err = p.net.climb(p.demands, p.net.grow(p.demands), &lp.Simplex{Seed: 4, Enough: p.net.enough}, func(k int, have []float64) []pipe {
+			return p.net.laid(k, &p.demands[k], have, len(p.demands[k].dests))
 		})
 	case Exact:
 		pipes = p.first

@@ -231,6 +231,8 @@ func planWithin(ctx context.Context, c *bench.Cell, patience time.Duration) (map
 	}
 	other := &second{}
 	defer other.Close()
+	var until time.Duration // of processor time, when it is enough; 0: never
+	enough := func() bool { return until > 0 && processor() >= until }
 
 	for _, mode := range []string{planner.Flat, planner.Random} {
 		for draw := range draws {
@@ -254,7 +256,7 @@ func planWithin(ctx context.Context, c *bench.Cell, patience time.Duration) (map
 	var p *planner.Planner
 	var bound float64
 	if err := timed("first", func() error {
-		p, err = ready(g, ts, planner.Options{Second: other})
+		p, err = ready(g, ts, planner.Options{Second: other, Enough: enough})
 		if err == nil {
 			numbers["first"] = p.First().Throughput
 		}
@@ -272,10 +274,17 @@ func planWithin(ctx context.Context, c *bench.Cell, patience time.Duration) (map
 					return err
 				}
 			}
+			if mode == planner.Paper && g.Tree() == nil { // on trees it takes a minute at most
+				until = processor() + patience
+			}
 			plan, err := p.In(mode)
 			if err != nil {
 				return err
 			}
+			if enough() {
+				c.Note(mode, fmt.Sprintf("cut off after %v of processor time", patience))
+			}
+			until = 0
 			numbers[mode] = plan.Throughput
 			if mode == planner.Optimal {
 				bound = plan.Bound // proved by now, as far as it will be

@@ -421,7 +421,7 @@ Median over the conditions, and from the least to the most.
 
 {{.Paper}}
 The paper's network was the map of a real platform, a tree, which was not published; how many thin links between sites it had, we do not know. Where there are many, pipelines
-gain more. Its four planners are flat, random, pipeline and paper. On a fat tree its growth follows links, and transfers follow routes; that is where pipelines of its kind lose to flat.
+gain more. Its four planners are flat, random, pipeline and paper. On a fat tree, where data follows routes, its growth is over these instead of links.
 
 {{.Figures}}## Of the bound
 
