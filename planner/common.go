@@ -33,7 +33,7 @@ type common struct {
 }
 
 func (n *Network) common(demands []demand, begin []pipe) *common {
-	c := &common{net: n, market: n.market(n.rate, &lp.Simplex{Seed: 2, Enough: n.enough}), near: 1e-7, known: map[string]bool{}}
+	c := &common{net: n, market: n.market(slices.Clone(n.rate), &lp.Simplex{Seed: 2, Enough: n.enough}), near: 1e-7, known: map[string]bool{}}
 	c.pricer = &pricer{net: n, price: c.market.price}
 	c.market.prog.Column(1)
 	c.nobody()
@@ -44,11 +44,6 @@ func (n *Network) common(demands []demand, begin []pipe) *common {
 // change takes up that transfers have come, begin among their pipelines, or gone, which have no destinations any more; and that rates are others.
 func (c *common) change(demands []demand, begin []pipe) {
 	c.demands, c.theta, c.mark, c.slow = demands, 0, 0, 0
-	for cap, r := range c.market.row {
-		if r >= 0 {
-			c.market.prog.B[r] = c.net.rate[cap] / c.market.unit
-		}
-	}
 	fresh := make([]bool, len(demands))
 	for k := range demands {
 		if k == len(c.rows) {
@@ -80,6 +75,7 @@ func (c *common) change(demands []demand, begin []pipe) {
 	for h, times := range wanted {
 		c.bound = min(c.bound, c.net.brings(h)/float64(times))
 	}
+	c.clip()
 	by := make([][]pipe, len(demands))
 	for _, p := range begin {
 		by[p.demand] = append(by[p.demand], p)
@@ -87,6 +83,33 @@ func (c *common) change(demands []demand, begin []pipe) {
 	for k, set := range by {
 		if fresh[k] && len(set) > 0 && c.serves(k, set) {
 			c.add(k, set, nil)
+		}
+	}
+}
+
+// clip makes what capacities have twice what all pairs at the bound can use of them at most, and the largest of that the unit of the program: beside much more theta would be
+// rounding. Each byte comes to a destination by a way that crosses a capacity once, or twice if it is half-duplex.
+func (c *common) clip() {
+	most := math.Inf(1)
+	if !math.IsInf(c.bound, 1) && c.bound > 0 {
+		pairs := 0
+		for k := range c.demands {
+			pairs += len(c.demands[k].dests)
+		}
+		most = 4 * c.bound * float64(pairs)
+	}
+	m := c.market
+	m.unit = 0
+	for cap, r := range c.net.rate {
+		m.have[cap] = min(r, most)
+		m.unit = max(m.unit, m.have[cap])
+	}
+	if m.unit == 0 {
+		m.unit = 1
+	}
+	for cap, r := range m.row {
+		if r >= 0 {
+			m.prog.B[r] = m.have[cap] / m.unit
 		}
 	}
 }
@@ -164,7 +187,7 @@ func (c *common) round() (more bool, err error) {
 	worth := 0.0
 	for cap, r := range c.market.row {
 		if r >= 0 {
-			worth += c.market.price[cap] * c.net.rate[cap]
+			worth += c.market.price[cap] * c.market.have[cap]
 		}
 	}
 	cost, all, certain := 0.0, true, true
@@ -273,7 +296,7 @@ func (c *common) even() []float64 {
 	share := math.Inf(1)
 	for capacity, r := range c.market.row {
 		if r >= 0 && load[r] > 0 {
-			share = min(share, c.net.rate[capacity]/load[r])
+			share = min(share, c.market.have[capacity]/load[r])
 		}
 	}
 	for j := range rates {

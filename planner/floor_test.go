@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"math"
 	"strings"
 	"testing"
 
@@ -159,6 +160,58 @@ func TestNobodyLacksAnythingOfTheFloor(t *testing.T) {
 			p.weighed = nil
 			if plan, err = p.Plan(); err != nil || !strings.Contains(plan.Classes[1].BoundBy, "planning ended before all had the floor") {
 				t.Errorf("%+v: without that program the class after has the bound %v by %s, %v", c, plan.Classes[1].Bound, plan.Classes[1].BoundBy, err)
+			}
+		}
+	}
+}
+
+// However wide some links are beside others, theta is found and floors are held.
+func TestThinBesideWide(t *testing.T) {
+	for _, c := range []struct {
+		net, transfers string
+		theta          float64
+	}{
+		{ // a tree
+			`{hosts: [{name: h0}, {name: h1}, {name: h2}, {name: h3}, {name: h4}, {name: h5}, {name: h6}], switches: [s0, s1, s2, s3, s4, s5], links: [
+			{a: s1, b: s0, rate: 3144636B/s}, {a: s2, b: s0, rate: 1.84B/s}, {a: s3, b: s1, rate: 5821B/s}, {a: s4, b: s2, rate: 0.2168B/s, rate_back: 4228B/s},
+			{a: s5, b: s1, rate: 12208B/s, rate_back: 0.18582B/s}, {a: h2, b: s3, rate: 4276041B/s}, {a: h6, b: s3, rate: 29595B/s, rate_back: 28184522643B/s},
+			{a: h1, b: s4, rate: 0.2627B/s, rate_back: 3415860B/s}, {a: h5, b: s3, rate: 1062B/s, rate_back: 1634664B/s}, {a: h0, b: s3, rate: 522481039B/s, duplex: half},
+			{a: h4, b: s5, rate: 0.2077B/s}, {a: h3, b: s0, rate: 1187B/s, rate_back: 9286977B/s}]}`,
+			`transfers: [{name: t0, sources: [h6], destinations: [h4, h1, h5]}, {name: t1, sources: [h3, h1, h4], destinations: [h3, h0, h1]},
+			{name: t2, sources: [h6, h1, h5], destinations: [h3, h4, h1, h5]}, {name: t3, sources: [h0, h3, h1], destinations: [h2, h6, h5, h0]}]`,
+			0.18582 / 2,
+		},
+		{ // with cycles
+			`{hosts: [{name: h0}, {name: h1}, {name: h2}, {name: h3}, {name: h4}, {name: h5}, {name: h6}, {name: h7}], switches: [s0], links: [
+			{a: h5, b: s0, rate: 39.3B/s, duplex: half}, {a: h0, b: s0, rate: 3230B/s, rate_back: 63938466B/s}, {a: h4, b: s0, rate: 19930B/s, duplex: half},
+			{a: h6, b: s0, rate: 363859355B/s, rate_back: 0.876B/s}, {a: h1, b: s0, rate: 1412384376B/s, rate_back: 917.6B/s},
+			{a: h7, b: s0, rate: 317858871B/s, rate_back: 6651193196B/s}, {a: h2, b: s0, rate: 724339278B/s}, {a: h3, b: s0, rate: 337639B/s},
+			{a: h7, b: h1, rate: 15179181232B/s, duplex: half}, {a: h0, b: h3, rate: 42651567B/s, duplex: half}, {a: h3, b: h7, rate: 14106080214B/s}]}`,
+			`transfers: [{name: t0, sources: [h7, h1, h2], destinations: [h2, h5, h3, h6]}, {name: t1, sources: [h4, h1, h5], destinations: [h5, h6, h2, h7]},
+			{name: t2, sources: [h6], destinations: [h1, h2]}]`,
+			0.876 / 2,
+		},
+		{ // whose programs no solver had an answer for
+			`{hosts: [{name: h0}, {name: h2}, {name: h4}, {name: h5}, {name: h6}], switches: [s0, s1, s2, s3], links: [
+			{a: s1, b: s0, rate: 50e9B/s}, {a: s2, b: s1, rate: 4e6B/s}, {a: s3, b: s1, rate: 4e6B/s}, {a: h4, b: s0, rate: 2e9B/s}, {a: h0, b: s2, rate: 2e6B/s},
+			{a: h5, b: s0, rate: 144B/s}, {a: h2, b: s1, rate: 3e8B/s}, {a: h6, b: s3, rate: 148B/s}]}`,
+			`transfers: [{name: t1, sources: [h2], destinations: [h0, h4, h5]}, {name: t2, sources: [h6], destinations: [h0]}]`,
+			144,
+		},
+	} {
+		net, err := topo.Parse([]byte(c.net))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := topo.NewGraph(net)
+		ts, err := ParseTransfers([]byte(c.transfers), g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, floor := range []float64{0.5, 1} {
+			_, plan := planned(t, On(g), Options{Floor: floor}, ts...)
+			if math.Abs(plan.Theta/c.theta-1) > 1e-3 || plan.MinRate < floor*c.theta*(1-1e-3) || plan.Gap > 2e-3 {
+				t.Errorf("floor %v: theta %v, want %v; smallest %v, gap %v", floor, plan.Theta, c.theta, plan.MinRate, plan.Gap)
 			}
 		}
 	}

@@ -391,17 +391,17 @@ func TestVeryManyOnGraphs(t *testing.T) {
 
 // A bound that charges destinations of a transfer that is not priced for their own links says so, whatever is proved of the others.
 func TestBoundBesideVeryMany(t *testing.T) {
-	const dests = 1599
+	const dests, fast = 1599, 40
 	mbit := func(n float64) float64 { return n * 125e3 }
-	rates := make([][2]float64, dests+3)
+	rates := make([][2]float64, dests+2+fast)
 	var names []string
 	var links []edge
-	for h := range rates { // a source and its destinations, a fast source and its fast destination
+	for h := range rates { // a source and its destinations, a fast source and its fast destinations
 		rates[h] = [2]float64{mbit(80), mbit(1e3)}
-		switch h {
-		case dests + 1:
+		switch {
+		case h == dests+1:
 			rates[h] = [2]float64{mbit(1e4), mbit(1e4)}
-		case dests + 2:
+		case h > dests+1:
 			rates[h] = [2]float64{mbit(1e6), mbit(1e6)}
 		}
 		names = append(names, fmt.Sprintf("h%d", h))
@@ -412,11 +412,13 @@ func TestBoundBesideVeryMany(t *testing.T) {
 		names = append(names, fmt.Sprintf("s%d", k))
 		links = append(links, edge{A: s + k, B: s + (k+1)%3, Rate: mbit(1e3), Back: mbit(1e3)})
 	}
-	all := make([]int, dests)
-	for i := range all {
-		all[i] = i + 1
+	x, y := Transfer{Name: "x", Sources: []int{0}}, Transfer{Name: "y", Sources: []int{dests + 1}}
+	for i := range dests {
+		x.Destinations = append(x.Destinations, i+1)
 	}
-	x, y := Transfer{Name: "x", Sources: []int{0}, Destinations: all}, Transfer{Name: "y", Sources: []int{dests + 1}, Destinations: []int{dests + 2}}
+	for i := range fast {
+		y.Destinations = append(y.Destinations, dests+2+i)
+	}
 	for _, c := range []struct {
 		floor float64
 		want  string
@@ -425,7 +427,7 @@ func TestBoundBesideVeryMany(t *testing.T) {
 		if p.demands[0].legs != nil || p.demands[1].legs == nil {
 			t.Fatal("x is to have no legs, and y is")
 		}
-		access := dests*mbit(1e3) + mbit(1e6)
+		access := dests*mbit(2*80) + fast*mbit(2*1e4) // what can come there is twice what their sources send: see usable
 		if plan.BoundBy != c.want || plan.FreeBound >= access*0.9 || p.floored.freeBy != "downlinks" {
 			t.Errorf("floor %v: bound %v by %s; want %s, and less than the %v that come in at most", c.floor, plan.Bound, plan.BoundBy, c.want, access)
 		}

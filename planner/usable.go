@@ -2,12 +2,12 @@ package planner
 
 import "slices"
 
-// far is how many times as wide as all that can come over it a link is at least for planning to take it for narrower.
+// far is how many times as wide as the narrowest link the widest is at most for all of them to be taken as they are.
 const far = 1000
 
 // usable sets the rates that these transfers are planned by. A link that is there to be no obstacle may be said to be as wide as one likes; beside it the numbers of all others
-// would be rounding to the linear program. So what is far wider than all that transfers can ever send over it is twice as wide as that. No
-// plan can tell the difference.
+// would be rounding to the linear program. So where some links are far wider than others none is more than twice as wide as all that transfers can ever send over
+// it. No plan can tell the difference.
 //
 // A transfer brings no more to any of its hosts than all of its sources together can send, and every byte on any link comes in at a destination. What can come over a
 // channel is no more than that; and no more than can come to the switch from elsewhere, or leave it at the
@@ -102,8 +102,8 @@ func (n *Network) usable(demands []demand) {
 		switch {
 		case come[k] == 0: // nobody uses it
 			n.rate[k] = min(r, 2*all)
-		case r > far*come[k]:
-			n.rate[k] = 2 * come[k]
+		default:
+			n.rate[k] = min(r, 2*come[k])
 		}
 	}
 }
