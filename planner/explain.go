@@ -45,7 +45,7 @@ type Bottleneck struct {
 // Full says whether there is nothing left of the link but for a thousandth, which plans on networks with cycles may leave anywhere.
 func (b *Bottleneck) Full() bool { return b.Used >= 1-1e-3 }
 
-// Explain says for each pair of a plan why it is so, in the order of transfers. The plan must be of the transfers and rates that there are now.
+// Explain says for each pair of a plan why it is so, in the order of transfers. The plan must be of the transfers and rates that there are now; of others it may panic.
 // O(Σ over flows of the length of their ways, and over pairs of the ways from all sources).
 func (p *Planner) Explain(plan *Plan) []Reason {
 	e := p.explanation(plan)

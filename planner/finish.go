@@ -14,7 +14,7 @@ const (
 	mostLooks = 1e9
 )
 
-// Finish estimates when each transfer of a plan would be through, in seconds from the beginning, by a fluid simulation: each flow
+// Finish estimates when each transfer of a plan, of those that there are now, would be through, in seconds from the beginning, by a fluid simulation: each flow
 // moves the largest share of the data that one of its destinations wants of it, at the rate of the plan; what flows that are through
 // leave free goes to the others, max-min fair. Flows of transfers without a size go on for ever, at their rates. By transfer; 0 for one without a size or with nothing to do,
 // infinite for one of which some destination is starved, or which takes more seconds than can be counted; those out of reach do not count. What is free is shared out anew when a hundredth of those that still

@@ -89,3 +89,13 @@ func TestHalfDuplexWayBack(t *testing.T) {
 		}
 	}
 }
+
+// What some plan reaches is proved by it, whatever mode is asked: example A of the specification of the planner, whose optimum fills all downlinks.
+func TestReachedBound(t *testing.T) {
+	n := star([2]float64{800, 800}, [2]float64{300, 500}, [2]float64{600, 400}, [2]float64{200, 700})
+	for _, mode := range []string{Flat, Optimal} {
+		if _, plan := planned(t, n, Options{Mode: mode}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2, 3}}); plan.BoundBy != "pipelines" || !near(plan.Bound, 1600) {
+			t.Errorf("%s: bound %v by %s, want 1600 by pipelines", mode, plan.Bound, plan.BoundBy)
+		}
+	}
+}

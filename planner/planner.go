@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/freshet/freshet/internal/lp"
+	"github.com/freshet/freshet/topo"
 )
 
 // The modes, from the plainest to the best.
@@ -143,10 +144,13 @@ func (p *Planner) Remove(transfer int) {
 }
 
 // SetRate changes what a channel of the topology carries, in bytes per second; of a half-duplex link both directions change. From or to 0 destinations come
-// within reach or out of it, and programs begin anew. A rate that is negative, infinite or not a number is an error, and changes nothing.
+// within reach or out of it, and programs begin anew. A rate that a topology may not have, or a channel that it has not, is an error, and changes nothing.
 func (p *Planner) SetRate(channel int, rate float64) error {
-	if !(rate >= 0) || math.IsInf(rate, 1) {
-		return fmt.Errorf("rate %g: want a number of bytes per second, not negative", rate)
+	if channel < 0 || channel >= len(p.net.capacity) {
+		return fmt.Errorf("channel %d: want one of the topology, 0 to %d", channel, len(p.net.capacity)-1)
+	}
+	if !(rate == 0 || rate >= float64(topo.LeastRate) && rate <= float64(topo.MostRate)) {
+		return fmt.Errorf("rate %g: want 0, or %g to %g bytes per second", rate, float64(topo.LeastRate), float64(topo.MostRate))
 	}
 	c := p.net.capacity[channel]
 	opens := (p.net.rate[c] == 0) != (rate == 0)

@@ -44,6 +44,9 @@ func (p *Planner) prove(plan *Plan) {
 			bound, by = g.free, g.freeBy
 		}
 	}
+	if value, _ := p.Bound(); by == "downlinks" && value >= bound*(1-1e-6) {
+		by = "pipelines" // there are such as have all of it
+	}
 	plan.FreeBound = bound
 	if g := p.floored; g != nil && g.solved() && g.floor > 0 && g.bound < access && plan.MinRate >= p.share*(1-mayLack) && g.bound <= bound*(1+1e-9) {
 		bound, by = min(bound, g.bound), g.by+" with floors"

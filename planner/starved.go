@@ -6,7 +6,7 @@ package planner
 const Negligible = 1e-4
 
 // Alone is the most that one way brings a pair where nobody else sends anything, in bytes per second: the narrowest link of the widest way from one
-// of its sources, or where none has a way to it, over other destinations of the transfer. 0: it cannot be reached.
+// of its sources, or where none has a way to it, over other destinations of the transfer. 0: it cannot be reached. A pair of a transfer that Add did not number panics.
 func (p *Planner) Alone(pair Pair) float64 {
 	return p.net.alone(&p.demands[pair.Transfer], int32(pair.Destination))
 }

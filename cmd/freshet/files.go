@@ -85,9 +85,18 @@ func writeFile(name string, text []byte) error {
 	return nil
 }
 
-// overwrites refuses to write what a flag says over one of the files that are read; "-" is standard input.
+// overwrites refuses to write what a flag says over one of the files that are read, "-" is standard input; or into a directory that is not there, since that is
+// better said before all the work than after it.
 func overwrites(flag, name string, inputs ...string) error {
+	if name == "" {
+		return nil
+	}
 	out, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if dir, err := os.Stat(filepath.Dir(name)); err != nil || !dir.IsDir() {
+			return usage("--%s %s: there is no directory %s; make it first", flag, name, filepath.Dir(name))
+		}
+	}
 	if err != nil || !out.Mode().IsRegular() {
 		return nil
 	}

@@ -309,8 +309,8 @@ func (v *planView) compare(ctx context.Context, within func(plan func())) (modes
 		if ctx.Err() != nil {
 			return nil, errInterrupted
 		}
-		modes = append(modes, planMode{Mode: mode, Throughput: plan.Throughput, Bound: finite(plan.Bound), MinRate: plan.MinRate,
-			Starved: len(plan.Starved), FinishS: finite(last), Flows: len(plan.Flows), PlanningS: took.Seconds(), last: last})
+		modes = append(modes, planMode{Mode: mode, Throughput: plan.Throughput, Bound: finite(plan.Bound), BoundBy: plan.BoundBy, MinRate: plan.MinRate,
+			Starved: len(plan.Starved), FinishS: finite(last), Flows: len(plan.Flows), PlanningS: took.Seconds(), last: last, free: plan.Bound > v.plan.Bound*(1+5e-5)})
 	}
 	return modes, nil
 }

@@ -16,7 +16,7 @@ type planDocument struct {
 	FreeBound   *float64          `json:"free_bound"` // of plans without floors
 	Gap         *float64          `json:"gap"`
 	MinRate     float64           `json:"min_rate"`
-	Theta       float64           `json:"theta"` // what all pairs can have at once; 0 without a floor
+	Theta       *float64          `json:"theta"` // what all pairs can have at once; nil: nobody asked, without a floor
 	Floor       float64           `json:"floor"` // what each pair gets at least
 	PlanningS   float64           `json:"planning_s"`
 	Classes     []planClass       `json:"classes,omitempty"` // with priorities or weights, in mode optimal
@@ -81,13 +81,15 @@ type planMode struct {
 	Mode       string   `json:"mode"`
 	Unfit      string   `json:"unfit,omitempty"` // why it has no plan here; all that follows is 0 then
 	Throughput float64  `json:"throughput"`
-	Bound      *float64 `json:"bound"` // of its plan; nil: nothing is proved
+	Bound      *float64 `json:"bound"` // of its plan, that without a floor if it does not hold it; nil: nothing is proved
+	BoundBy    string   `json:"bound_by"`
 	MinRate    float64  `json:"min_rate"`
 	Starved    int      `json:"starved"`  // destinations that could be reached and have next to nothing
 	FinishS    *float64 `json:"finish_s"` // when the last transfer would be through; nil: no sizes, or never
 	Flows      int      `json:"flows"`
 	PlanningS  float64  `json:"planning_s"`
 	last       float64  // finish_s, infinite if never, NaN without sizes
+	free       bool     // bound is that without a floor, and the other is lower
 }
 
 func finite(x float64) *float64 {
@@ -101,11 +103,14 @@ func (v *planView) document() planDocument {
 	plan := v.plan
 	d := planDocument{
 		Mode: plan.Mode, Throughput: plan.Throughput, Bound: finite(plan.Bound), BoundBy: plan.BoundBy, FreeBound: finite(plan.FreeBound),
-		MinRate: plan.MinRate, Theta: plan.Theta, Floor: plan.Floor, PlanningS: v.took.Seconds(),
+		MinRate: plan.MinRate, Floor: plan.Floor, PlanningS: v.took.Seconds(),
 		Starved: []planStarved{}, Unreachable: []planUnreachable{}, Flows: []planFlow{}, Links: []planLink{}, Transfers: []planTransfer{},
 	}
 	if d.Bound != nil {
 		d.Gap = &plan.Gap
+	}
+	if plan.Theta > 0 {
+		d.Theta = &plan.Theta
 	}
 	for _, c := range plan.Classes {
 		d.Classes = append(d.Classes, planClass{c.Priority, c.Throughput, c.Weighted, finite(c.Bound), c.BoundBy, finite(c.Gap)})

@@ -117,20 +117,20 @@ func (v *planView) overview(reasons []planner.Reason) string {
 		}
 	}
 	var parts []string
-	part := func(n int, what string) {
+	part := func(n int, one, many, what string) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+			parts = append(parts, counted(n, one, many)+" "+what)
 		}
 	}
 	var names []string
 	for _, c := range slices.SortedFunc(maps.Keys(links), func(a, b int) int { return cmp.Or(links[b]-links[a], a-b) }) {
 		names = append(names, fmt.Sprintf("%s (%d)", v.link(c), links[c]))
 	}
-	part(own, "have all that their own links let in")
-	part(over, "are held back by links further away, most by "+several(names, 3))
-	part(beyond, "are held back by links that their data goes on over")
-	part(free, "are held back by no full link")
-	part(starved, "are starved")
+	part(own, "has", "have", "all that their own links let in")
+	part(over, "is", "are", "held back by links further away, most by "+several(names, 3))
+	part(beyond, "is", "are", "held back by links that their data goes on over")
+	part(free, "is", "are", "held back by no full link")
+	part(starved, "is", "are", "starved")
 	return fmt.Sprintf("Of %s %s.", count(len(reasons), "destination"), strings.Join(parts, "; "))
 }
 

@@ -22,7 +22,7 @@ func (v *planView) head(w io.Writer) {
 	plan := v.plan
 	fmt.Fprintf(w, "throughput  %s in all, %s", rateOf(plan.Throughput), plan.Mode)
 	if !math.IsInf(plan.Bound, 1) {
-		fmt.Fprintf(w, "; no plan has more than %s (gap %.2f %%, proved by: %s)", rateOf(plan.Bound), 100*plan.Gap, plan.BoundBy)
+		fmt.Fprintf(w, "; no plan%s has more than %s (gap %.2f %%, proved by: %s)", that(plan), rateOf(plan.Bound), 100*plan.Gap, plan.BoundBy)
 	}
 	if why := relaxed(plan); why != "" {
 		fmt.Fprintf(w, "\nbound       %s", why)
@@ -35,7 +35,7 @@ func (v *planView) head(w io.Writer) {
 			fmt.Fprintf(w, "; each gets at least %s, all at once could have %s", rateOf(plan.Floor), rateOf(plan.Theta))
 		}
 		if plan.FreeBound > plan.Bound {
-			fmt.Fprintf(w, ", which costs %.2f %% of the throughput", 100*(1-plan.Bound/plan.FreeBound))
+			fmt.Fprintf(w, ", which costs %.2f %% of %s", 100*(1-plan.Bound/plan.FreeBound), rateOf(plan.FreeBound))
 		}
 	}
 	if n := len(plan.Starved); n > 0 {
@@ -54,6 +54,14 @@ func (v *planView) head(w io.Writer) {
 		fmt.Fprintf(w, "%s; beside what those before have it cannot have more than %s (gap %.2f %%, proved by: %s)", by, rateOf(c.Bound), 100*c.Gap, c.BoundBy)
 	}
 	fmt.Fprintf(w, "\nplanned     in %.3f s: %s over %s\n", v.took.Seconds(), count(len(plan.Flows), "flow"), counted(len(plan.Links), "direction of a link", "directions of links"))
+}
+
+// that says of which plans a bound is: where the floor costs something, of those that hold it.
+func that(plan *planner.Plan) string {
+	if plan.FreeBound > plan.Bound*(1+5e-5) {
+		return " that holds the floor"
+	}
+	return ""
 }
 
 // relaxed says in words why not even the best plan may reach a bound; nothing if it is reached, or is what the best plan has.
@@ -144,6 +152,7 @@ func (v *planView) unreachable(w io.Writer) {
 func printModes(w io.Writer, modes []planMode) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "\nMODE\tTHROUGHPUT\tOF BOUND\tSMALLEST\tSTARVED\tLAST FINISH\tFLOWS\tPLANNED IN\t\n")
+	free := false
 	for _, m := range modes {
 		if m.Unfit != "" {
 			fmt.Fprintf(t, "%s\t%s\t\t\t\t\t\t\t\n", m.Mode, m.Unfit)
@@ -152,10 +161,16 @@ func printModes(w io.Writer, modes []planMode) {
 		of := ""
 		if m.Bound != nil && *m.Bound > 0 {
 			of = fmt.Sprintf("%.1f %%", 100*m.Throughput / *m.Bound)
+			if m.free {
+				of, free = of+" *", true
+			}
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%.3f s\t\n", m.Mode, rateOf(m.Throughput), of, rateOf(m.MinRate), m.Starved, through(m.last), m.Flows, m.PlanningS)
 	}
 	t.Flush()
+	if free {
+		fmt.Fprintln(w, "* of the bound without a floor, which is higher: it does not hold the floor")
+	}
 }
 
 // through is how people read when a transfer is through, in seconds as finishes has it.

@@ -454,7 +454,7 @@ func summarise(g *topo.Graph) *summary {
 		note("%s has no link", g.Name(lone))
 	}
 	if zeros > 0 {
-		note("%s of links carry nothing, such as %s to %s", count(zeros, "direction"), g.Name(g.From(zero)), g.Name(g.To(zero)))
+		note("%s nothing, such as %s to %s", counted(zeros, "direction of a link carries", "directions of links carry"), g.Name(g.From(zero)), g.Name(g.To(zero)))
 	}
 	if several > 0 {
 		note("%s several links; nothing passes through a host", counted(several, "host has", "hosts have"))
