@@ -79,8 +79,9 @@ type Planner struct {
 	spent   int               // work so far
 	drawn   map[string][]pipe // by mode; Single's until the next step
 
-	many     int // see manyPairs
-	patience int // see there
+	many      int // see manyPairs
+	crossings int // see mostCrossed
+	patience  int // see there
 }
 
 // manyPairs is from where on floors are taken off the capacities beforehand: that gives a plan soon. As
@@ -109,11 +110,11 @@ func New(net *Network, o Options) (*Planner, error) {
 		return nil, errNoTree
 	}
 	net.second, net.enough = o.Second, o.Enough
-	return &Planner{net: net, o: o, many: manyPairs, patience: patience}, nil
+	return &Planner{net: net, o: o, many: manyPairs, crossings: mostCrossed, patience: patience}, nil
 }
 
 // Add adds a transfer and returns its number, under which plans have it: 0, 1, … in the order in which they come, whatever has gone. An error says what is
-// wrong with it: its weight is out of range, it has no source, a place is not a host. Then nothing has changed. A destination that cannot be
+// wrong with it: its weight is out of range, it has no source, a place is not a host; or that planning would take gigabytes with it. Then nothing has changed. A destination that cannot be
 // reached is no error; plans list it (Plan.Unreachable).
 func (p *Planner) Add(t Transfer) (int, error) {
 	k := len(p.demands)
@@ -122,11 +123,29 @@ func (p *Planner) Add(t Transfer) (int, error) {
 		return 0, err
 	}
 	p.net.believe()
-	p.demands, p.given, p.live = append(p.demands, d), append(p.given, t), append(p.live, true)
+	had := p.demands
+	p.demands = append(p.demands, d)
+	first := append(p.first, p.widest(k)...)
+	if n := crossed(first); n > p.crossings {
+		p.demands = had
+		return 0, fmt.Errorf("transfer %s: with it pipelines cross %d links in all, and more than %d are not planned at once: they would take gigabytes; plan fewer transfers, or of fewer destinations", t.Name, n, p.crossings)
+	}
+	p.given, p.live, p.first = append(p.given, t), append(p.live, true), first
 	p.lost = append(p.lost, lost...)
-	p.first = append(p.first, p.widest(k)...)
 	p.again(false)
 	return k, nil
+}
+
+// mostCrossed is how many links the first pipelines of all transfers may cross together, each once for each pipeline. Programs hold some times as much: 300 bytes for
+// each have been seen.
+const mostCrossed = 15_000_000
+
+// crossed is how many links pipelines cross together.
+func crossed(pipes []pipe) (n int) {
+	for i := range pipes {
+		n += len(pipes[i].use)
+	}
+	return n
 }
 
 // Remove takes a transfer out, by the number that Add gave it; no other number will do. It leaves its number behind, and its columns in the programs.

@@ -53,6 +53,9 @@ func (n *Network) normal(index int, t Transfer) (demand, []Unreachable, error) {
 	bad := func(format string, args ...any) (demand, []Unreachable, error) {
 		return d, nil, fmt.Errorf("transfer %s: %s", t.Name, fmt.Sprintf(format, args...))
 	}
+	if !(t.Size >= 0) {
+		return bad("its size of %g bytes: want 0, which is none said, or more", t.Size)
+	}
 	if d.weight == 0 {
 		d.weight = 1
 	}

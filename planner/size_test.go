@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/freshet/freshet/topo"
@@ -473,5 +474,41 @@ func TestEnoughOfLegs(t *testing.T) {
 	sound(t, p, plan)
 	if plan.Bound < whole.Throughput*(1-1e-6) {
 		t.Errorf("no plan has more than %v, but one has %v", plan.Bound, whole.Throughput)
+	}
+}
+
+// What planning would take gigabytes for is refused when it comes, and changes nothing.
+func TestTooManyCrossings(t *testing.T) {
+	n, ts := problem(t, topo.Shape{Kind: "deep", Hosts: 60, Seed: 1}, 3, 2, 8)
+	p, whole := planned(t, n, Options{}, ts[:2]...)
+	p.crossings = crossed(p.first) + 1
+	if _, err := p.Add(ts[2]); err == nil || !strings.Contains(err.Error(), "not planned at once") {
+		t.Errorf("a third transfer: %v", err)
+	}
+	if again := finished(t, p); !near(again.Throughput, whole.Throughput) {
+		t.Errorf("after a transfer that was refused %v, before %v", again.Throughput, whole.Throughput)
+	}
+	p.crossings = mostCrossed
+	if k, err := p.Add(ts[2]); err != nil || k != 2 {
+		t.Errorf("with room again: number %d, %v", k, err)
+	}
+}
+
+// What a topology may not have is refused, and changes nothing.
+func TestBadChanges(t *testing.T) {
+	p, whole := planned(t, star([2]float64{100, 100}, [2]float64{100, 100}), Options{}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1}})
+	for _, c := range []struct {
+		channel int
+		rate    float64
+	}{{-1, 1}, {4, 1}, {0, -1}, {0, math.NaN()}, {0, math.Inf(1)}, {0, 1e-9}, {0, 1e300}} {
+		if err := p.SetRate(c.channel, c.rate); err == nil {
+			t.Errorf("channel %d, rate %g: no error", c.channel, c.rate)
+		}
+	}
+	if _, err := p.Add(Transfer{Name: "y", Size: -5, Sources: []int{0}, Destinations: []int{1}}); err == nil {
+		t.Error("a size of -5: no error")
+	}
+	if again := finished(t, p); again.Throughput != whole.Throughput {
+		t.Errorf("then %v, before %v", again.Throughput, whole.Throughput)
 	}
 }
