@@ -30,7 +30,7 @@ import (
 // Options are what is drawn besides the network.
 type Options struct {
 	Title string
-	Load  []float64 // by channel: share of its capacity that goes that way, 0 to 1, shown as colour; nil: rates are shown
+	Load  []float64 // by channel: share of its capacity that goes that way, 0 to 1, the darker the more; nil: rates are shown
 	Flows []Flow    // drawn along the links that they use
 }
 
@@ -174,30 +174,25 @@ func (d *drawing) groupName(k int) string {
 // groupColour is that of the k-th group, or of the others.
 func (d *drawing) groupColour(k int) string {
 	if k == len(d.groups) {
-		return "#9b9b9b"
+		return othersColour
 	}
 	return groupColours[k]
 }
 
-// groupColours are told apart by most people (Okabe and Ito; yellow left out, it is hard to see on white).
-var groupColours = [groupsMost]string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f3fbf", "#444444"}
+// groupColours and othersColour are told apart, and from the greys of loads, by most people, and by those who see no red or no green: four are
+// Okabe and Ito's, whose green and pink would be greys to the latter.
+var groupColours = [groupsMost]string{"#0072b2", "#d55e00", "#8bca62", "#b96bff", "#56b4e9", "#e69f00", "#7a0000", "#3a0ca3"}
 
-// loadColour goes from grey over green and amber to red.
+const othersColour = "#8f6433"
+
+// loadColour goes from light grey to near black: no flow has a colour of that scale.
 func loadColour(load float64) string {
-	stops := []struct {
-		at      float64
-		r, g, b float64
-	}{{0, 205, 210, 216}, {0.02, 140, 190, 160}, {0.5, 60, 160, 90}, {0.8, 235, 170, 40}, {1, 205, 40, 40}}
+	const idle, full = 220, 16
 	if !(load > 0) {
 		load = 0
 	}
-	for i := 1; i < len(stops); i++ {
-		if a, b := stops[i-1], stops[i]; load <= b.at {
-			x := (load - a.at) / (b.at - a.at)
-			return fmt.Sprintf("#%02x%02x%02x", int(a.r+x*(b.r-a.r)), int(a.g+x*(b.g-a.g)), int(a.b+x*(b.b-a.b)))
-		}
-	}
-	return "#cd2828"
+	grey := int(math.Round(idle + (full-idle)*min(load, 1)))
+	return fmt.Sprintf("#%02x%02x%02x", grey, grey, grey)
 }
 
 // place of a rate between the smallest and the largest, by its logarithm, 0 to 1.

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -174,7 +175,7 @@ func TestLabelsAreOnTop(t *testing.T) {
 	}
 }
 
-// Loads are colours, and what flows use has the flow's.
+// Loads are greys, and what flows use has the colour of the flow.
 func TestPlan(t *testing.T) {
 	for _, kind := range []string{"intrigger", "fattree"} {
 		g := shape(t, topo.Shape{Kind: kind, Seed: 3})
@@ -226,12 +227,78 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%s: %s is in the legend: %v, want %v", kind, name, got, want)
 			}
 		}
-		if !strings.Contains(all, "|16 others|") || p.strokes["#9b9b9b"] < 16 {
-			t.Errorf("%s: others are drawn %d times, and the texts are %s", kind, p.strokes["#9b9b9b"], all)
+		if !strings.Contains(all, "|16 others|") || p.strokes[othersColour] < 16 {
+			t.Errorf("%s: others are drawn %d times, and the texts are %s", kind, p.strokes[othersColour], all)
 		}
 		if n := p.strokes[groupColours[7]]; n < 3 {
 			t.Errorf("%s: the last colour is drawn %d times", kind, n)
 		}
+	}
+}
+
+// Loads are greys, the darker the fuller, and flows have colours that are told apart and are none of these, as most people see them and as those do
+// who see no red, no green or no blue (Machado, Oliveira, Fernandes 2009, table 1, severity 1).
+func TestColours(t *testing.T) {
+	vision := map[string][3][3]float64{
+		"all":      {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
+		"no red":   {{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}},
+		"no green": {{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}},
+		"no blue":  {{1.255528, -0.076749, -0.178779}, {-0.078411, 0.930809, 0.147602}, {0.004733, 0.691367, 0.303900}},
+	}
+	lab := func(colour string, sees [3][3]float64) (lab [3]float64) {
+		var rgb [3]float64
+		for i := range rgb {
+			x, err := strconv.ParseUint(colour[1+2*i:3+2*i], 16, 8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rgb[i] = float64(x) / 255; rgb[i] <= 0.04045 {
+				rgb[i] /= 12.92
+			} else {
+				rgb[i] = math.Pow((rgb[i]+0.055)/1.055, 2.4)
+			}
+		}
+		times := func(m [3][3]float64, v [3]float64) (w [3]float64) {
+			for i, row := range m {
+				w[i] = min(1, max(0, row[0]*v[0]+row[1]*v[1]+row[2]*v[2]))
+			}
+			return w
+		}
+		xyz := times([3][3]float64{{0.4339, 0.3762, 0.1899}, {0.2126, 0.7152, 0.0722}, {0.0177, 0.1095, 0.8728}}, times(sees, rgb))
+		for i, x := range xyz {
+			if xyz[i] = math.Cbrt(x); x < 0.008856 {
+				xyz[i] = 7.787*x + 16.0/116
+			}
+		}
+		return [3]float64{116*xyz[1] - 16, 500 * (xyz[0] - xyz[1]), 200 * (xyz[1] - xyz[2])}
+	}
+	apart := func(a, b string, sees [3][3]float64) float64 {
+		x, y := lab(a, sees), lab(b, sees)
+		return math.Hypot(math.Hypot(x[0]-y[0], x[1]-y[1]), x[2]-y[2])
+	}
+	const least = 18 // in CIE 1976 L*a*b*, where 2 is just seen beside each other
+	flows := append(groupColours[:], othersColour)
+	for who, sees := range vision {
+		for i, a := range flows {
+			for _, b := range flows[:i] {
+				if got := apart(a, b, sees); got < least {
+					t.Errorf("%s: flows of %s and of %s are %.1f apart, want %d", who, a, b, got, least)
+				}
+			}
+			for load := range 101 {
+				if b := loadColour(float64(load) / 100); apart(a, b, sees) < least {
+					t.Errorf("%s: a flow of %s is %.1f from a load of %d %%, want %d", who, a, apart(a, b, sees), load, least)
+				}
+			}
+		}
+		for load := range 100 {
+			if a, b := lab(loadColour(float64(load)/100), sees), lab(loadColour(float64(load+1)/100), sees); b[0] >= a[0] {
+				t.Errorf("%s: %d %% is no lighter than one per cent more", who, load)
+			}
+		}
+	}
+	if idle, full := loadColour(math.NaN()), loadColour(1.5); idle != loadColour(0) || full != loadColour(1) {
+		t.Errorf("beyond the ends loads are %s and %s, want %s and %s", idle, full, loadColour(0), loadColour(1))
 	}
 }
 
@@ -254,7 +321,7 @@ func TestRoomForFlows(t *testing.T) {
 	}
 	// Others are drawn along links only where they are alone.
 	ten := draw(10, "x")
-	if n := ten.strokes["#9b9b9b"]; n > 2*5+1 {
+	if n := ten.strokes[othersColour]; n > 2*5+1 {
 		t.Errorf("2 others are drawn %d times: more than on their hosts and in the legend", n)
 	}
 }
