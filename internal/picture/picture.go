@@ -353,12 +353,14 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// cut shortens s to n runes.
+// cut shortens s to n runes, in the middle: names of one kind begin alike, and end in their numbers.
 func cut(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
+	r := []rune(s)
+	if len(r) <= n {
+		return s
 	}
-	return s
+	last := (n - 1) / 2
+	return string(r[:n-1-last]) + "…" + string(r[len(r)-last:])
 }
 
 const (

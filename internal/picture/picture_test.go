@@ -367,6 +367,26 @@ func TestHalfDuplex(t *testing.T) {
 	}
 }
 
+// Long names that differ in their ends are not alike when they are shortened.
+func TestLongNames(t *testing.T) {
+	g := shape(t, topo.Shape{Kind: "star", Hosts: 40, Groups: 4})
+	o := Options{Load: make([]float64, g.Channels())}
+	for k := range 8 {
+		o.Flows = append(o.Flows, Flow{Name: fmt.Sprintf("checkpoint-of-the-large-model-epoch-%d", k), Path: []int{k, 20 + k}, Group: k, Rate: 1})
+	}
+	texts := strings.Join(look(t, "long names", Draw(g, o)).texts, "|")
+	for k := range 8 {
+		if want := fmt.Sprintf("checkpoint-o…del-epoch-%d", k); strings.Count(texts, want) != 1 {
+			t.Errorf("%s is %d times in %s", want, strings.Count(texts, want), texts)
+		}
+	}
+	for s, want := range map[string]string{"abcdef": "abcdef", "abcdefg": "abc…fg", "äöüßéèê": "äöü…èê"} {
+		if got := cut(s, 6); got != want {
+			t.Errorf("%s is cut to %s, want %s", s, got, want)
+		}
+	}
+}
+
 // A box meets one of a crowd just if it meets one of the boxes in it.
 func TestCrowd(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 1))
