@@ -273,8 +273,11 @@ func (v *planView) picture(title string) []byte {
 		load[c] = l.Load / l.Rate
 	}
 	o := picture.Options{Title: fmt.Sprintf("%s: %s, %v in all", title, v.plan.Mode, unit.Bandwidth(v.plan.Throughput)), Load: load}
+	for _, t := range v.transfers {
+		o.Transfers = append(o.Transfers, picture.Transfer{Name: t.Name, Sources: t.Sources, Destinations: t.Destinations})
+	}
 	for _, f := range v.plan.Flows {
-		o.Flows = append(o.Flows, picture.Flow{Name: v.transfers[f.Transfer].Name, Path: f.Hosts, Group: f.Transfer, Rate: unit.Bandwidth(f.Rate)})
+		o.Flows = append(o.Flows, picture.Flow{Transfer: f.Transfer, Path: f.Hosts, Rate: unit.Bandwidth(f.Rate)})
 	}
 	return picture.Draw(v.g, o)
 }

@@ -29,29 +29,38 @@ import (
 
 // Options are what is drawn besides the network.
 type Options struct {
-	Title string
-	Load  []float64 // by channel: share of its capacity that goes that way, 0 to 1, the darker the more; nil: rates are shown
-	Flows []Flow    // drawn along the links that they use
+	Title     string
+	Load      []float64  // by channel: share of its capacity that goes that way, 0 to 1, the darker the more; nil: rates are shown
+	Transfers []Transfer // hosts are marked by what they are in these
+	Flows     []Flow     // drawn along the links that they use
+}
+
+// Transfer is data that some hosts have and others need. Each has a colour.
+type Transfer struct {
+	Name         string
+	Sources      []int // hosts
+	Destinations []int // hosts; one that is a source needs nothing
 }
 
 // Flow is a pipeline: from the source through all destinations.
 type Flow struct {
-	Name  string
-	Path  []int // hosts in order, the source first
-	Group int   // flows of a group, as those of a transfer, have one colour
-	Rate  unit.Bandwidth
+	Transfer int   // index into Transfers
+	Path     []int // hosts in order, the source first
+	Rate     unit.Bandwidth
 }
 
 const (
-	foldBeyond = 100 // hosts
-	groupsMost = 8   // that have a colour; of more those that carry most, and the others one together
-	fontSize   = 12.0
+	foldBeyond   = 100 // hosts
+	colouredMost = 8   // transfers that have a colour; of more those that carry most, and the others one together
+	fontSize     = 12.0
 )
 
 // Draw returns an SVG document.
 func Draw(g *topo.Graph, o Options) []byte {
 	d := &drawing{Graph: g, Options: o, fold: foldSites(g, g.Hosts() > foldBeyond)}
 	d.rateRange()
+	d.chooseColoured()
+	d.giveRoles()
 	d.useLinks()
 	if g.Tree() != nil {
 		d.tree()
@@ -67,18 +76,11 @@ type drawing struct {
 	Options
 	fold          folding
 	lo, hi        unit.Bandwidth         // of all rates but 0
-	groups        []int                  // that have a colour of their own, in order
-	others        int                    // groups that have not
-	using         map[topo.Channel][]int // indexes into groups, in order, the last one of the others
-	roles         map[int]role           // by host
+	coloured      []int                  // transfers that have a colour of their own, in order
+	using         map[topo.Channel][]int // transfers, in order
+	roles         [][]role               // by host
 	b             strings.Builder
 	width, height float64
-}
-
-// role is what a host does in the first flow that it is in.
-type role struct {
-	group  int // index into groups, or that after the last of the others
-	source bool
 }
 
 func (d *drawing) rateRange() {
@@ -91,101 +93,96 @@ func (d *drawing) rateRange() {
 	}
 }
 
-// chooseGroups finds which groups have a colour of their own: those that carry most, Σ over flows of destinations × rate.
-func (d *drawing) chooseGroups() {
-	carried := map[int]float64{}
+// chooseColoured finds which transfers have a colour of their own: those that carry most, Σ over flows of destinations × rate.
+func (d *drawing) chooseColoured() {
+	carried := make([]float64, len(d.Transfers))
 	for _, f := range d.Flows {
-		if _, ok := carried[f.Group]; !ok {
-			d.groups = append(d.groups, f.Group)
-		}
-		carried[f.Group] += float64(f.Rate) * float64(len(f.Path)-1)
+		carried[f.Transfer] += float64(f.Rate) * float64(len(f.Path)-1)
 	}
-	slices.Sort(d.groups)
-	if d.others = max(0, len(d.groups)-groupsMost); d.others > 0 {
-		slices.SortStableFunc(d.groups, func(a, b int) int { return cmp.Compare(carried[b], carried[a]) })
-		d.groups = d.groups[:groupsMost]
-		slices.Sort(d.groups)
+	for k := range d.Transfers {
+		d.coloured = append(d.coloured, k)
 	}
+	slices.SortStableFunc(d.coloured, func(a, b int) int { return cmp.Compare(carried[b], carried[a]) })
+	d.coloured = d.coloured[:min(len(d.coloured), colouredMost)]
+	slices.Sort(d.coloured)
 }
 
-// index is that of a group in groups, or the one after the last of one of the others.
-func (d *drawing) index(group int) int {
-	if k := slices.Index(d.groups, group); k >= 0 {
+// colourOf is the index of a transfer in coloured, or the one after the last of one of the others.
+func (d *drawing) colourOf(transfer int) int {
+	if k := slices.Index(d.coloured, transfer); k >= 0 {
 		return k
 	}
-	return len(d.groups)
+	return len(d.coloured)
 }
 
-// useLinks finds what the flows use. A host in several has the role that it has in the first, of those with a colour if it is in one.
+// useLinks finds what the flows use.
 func (d *drawing) useLinks() {
-	d.chooseGroups()
-	d.using, d.roles = map[topo.Channel][]int{}, map[int]role{}
+	d.using = map[topo.Channel][]int{}
 	router := d.Router()
-	for _, f := range d.Flows {
-		k := d.index(f.Group)
-		for i, host := range f.Path {
-			if r, ok := d.roles[host]; !ok || r.group == len(d.groups) && k < r.group {
-				d.roles[host] = role{k, i == 0}
-			}
-			if i == 0 {
-				continue
-			}
-			path, _, _ := router.Route(nil, f.Path[i-1], host)
+	flows := slices.SortedStableFunc(slices.Values(d.Flows), func(a, b Flow) int { return cmp.Compare(a.Transfer, b.Transfer) })
+	for _, f := range flows {
+		for i, host := range f.Path[1:] {
+			path, _, _ := router.Route(nil, f.Path[i], host)
 			for _, c := range path {
-				if !slices.Contains(d.using[c], k) {
-					d.using[c] = append(d.using[c], k)
+				if n := len(d.using[c]); n == 0 || d.using[c][n-1] != f.Transfer {
+					d.using[c] = append(d.using[c], f.Transfer)
 				}
 			}
 		}
 	}
-	for _, ks := range d.using {
-		slices.Sort(ks)
-	}
 }
 
-// lanes are the groups whose flows use links, in either direction, each of which is drawn beside them. Others are drawn where they are alone:
-// elsewhere a link's colour says enough of them.
-func (d *drawing) lanes(links ...topo.Channel) (groups []int) {
+// crossing are the transfers that use links, in either direction, in order.
+func (d *drawing) crossing(links ...topo.Channel) (transfers []int) {
 	for _, c := range links {
-		groups = append(append(groups, d.using[c]...), d.using[c^1]...)
+		transfers = append(append(transfers, d.using[c]...), d.using[c^1]...)
 	}
-	slices.Sort(groups)
-	groups = slices.Compact(groups)
-	if last := len(groups) - 1; last > 0 && groups[last] == len(d.groups) {
-		groups = groups[:last]
-	}
-	return groups
+	slices.Sort(transfers)
+	return slices.Compact(transfers)
 }
 
-// lane is how far from the middle of a link the i-th group is drawn.
+// lanes are the colours of the transfers that use links, each of which is drawn beside them. Others are drawn where they are alone:
+// elsewhere a link's colour says enough of them.
+func (d *drawing) lanes(links ...topo.Channel) (colours []int) {
+	for _, transfer := range d.crossing(links...) {
+		colours = append(colours, d.colourOf(transfer))
+	}
+	slices.Sort(colours)
+	colours = slices.Compact(colours)
+	if last := len(colours) - 1; last > 0 && colours[last] == len(d.coloured) {
+		colours = colours[:last]
+	}
+	return colours
+}
+
+// lane is how far from the middle of a link the i-th transfer is drawn.
 func lane(i int) float64 { return 5.5 + 2.6*float64(i) }
 
 const laneWidth = 1.6
 
-// groupName is what the k-th group's first flow is called, or how many others there are.
-func (d *drawing) groupName(k int) string {
-	if k == len(d.groups) {
-		return count(d.others, "other")
+// colourName is the transfer that has the k-th colour, or how many others there are.
+func (d *drawing) colourName(k int) string {
+	if k == len(d.coloured) {
+		return count(len(d.Transfers)-k, "other")
 	}
-	i := slices.IndexFunc(d.Flows, func(f Flow) bool { return f.Group == d.groups[k] })
-	return d.Flows[i].Name
+	return d.Transfers[d.coloured[k]].Name
 }
 
-// groupColour is that of the k-th group, or of the others.
-func (d *drawing) groupColour(k int) string {
-	if k == len(d.groups) {
+// transferColour is the k-th of transfers, or that of the others.
+func (d *drawing) transferColour(k int) string {
+	if k == len(d.coloured) {
 		return othersColour
 	}
-	return groupColours[k]
+	return transferColours[k]
 }
 
-// groupColours and othersColour are told apart, and from the greys of loads, by most people, and by those who see no red or no green: four are
+// transferColours and othersColour are told apart, and from the greys of loads, by most people, and by those who see no red or no green: four are
 // Okabe and Ito's, whose green and pink would be greys to the latter.
-var groupColours = [groupsMost]string{"#0072b2", "#d55e00", "#8bca62", "#b96bff", "#56b4e9", "#e69f00", "#7a0000", "#3a0ca3"}
+var transferColours = [colouredMost]string{"#0072b2", "#d55e00", "#8bca62", "#b96bff", "#56b4e9", "#e69f00", "#7a0000", "#3a0ca3"}
 
 const othersColour = "#8f6433"
 
-// loadColour goes from light grey to near black: no flow has a colour of that scale.
+// loadColour goes from light grey to near black: no transfer has a colour of that scale.
 func loadColour(load float64) string {
 	const idle, full = 220, 16
 	if !(load > 0) {
@@ -276,34 +273,6 @@ func (d *drawing) says(c topo.Channel) string {
 		s += fmt.Sprintf("\n%v one way", l.Delay)
 	}
 	return s
-}
-
-// host draws a host as a square of that size around a point.
-func (d *drawing) host(h int, x, y, size float64) {
-	says, fill := d.Name(h), "#e8e8e8"
-	for i, c := range d.Out(h) { // in: the reverse
-		says += "\n" + d.says(c)
-		switch {
-		case d.Load != nil && i == 0:
-			fill = loadColour(max(d.load(c), d.load(c^1)))
-		case i == 0:
-			fill = d.rateColour(min(d.Rate(c), d.Rate(c^1)))
-		}
-	}
-	stroke, wide := "#9aa5b1", 0.5
-	if r, ok := d.roles[h]; ok {
-		stroke, wide = d.groupColour(r.group), 2
-		says += "\ndestination"
-		if r.source {
-			says = strings.TrimSuffix(says, "destination") + "source"
-			d.printf(`<path d="M%.1f %.1fl%.1f %.1fl%.1f %.1fl%.1f %.1fz" fill="%s" stroke="%s" stroke-width="2">`,
-				x-size*0.75, y, size*0.75, -size*0.75, size*0.75, size*0.75, -size*0.75, size*0.75, fill, stroke)
-			d.printf("<title>%s</title></path>\n", escape(says))
-			return
-		}
-	}
-	d.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" stroke="%s" stroke-width="%g">`, x-size/2, y-size/2, size, size, fill, stroke, wide)
-	d.printf("<title>%s</title></rect>\n", escape(says))
 }
 
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(&d.b, format, args...) }
@@ -462,16 +431,14 @@ func (d *drawing) legend() (keys []key) {
 			})
 		}
 	}
-	if len(d.groups) == 0 {
-		return keys
+	for k := range d.coloured {
+		says(20, cut(d.colourName(k), 24), line(0, 16, d.transferColour(k), 2.5))
 	}
-	for k := range d.groups {
-		says(20, cut(d.groupName(k), 24), line(0, 16, d.groupColour(k), 2.5))
+	if k := len(d.coloured); k < len(d.Transfers) {
+		says(20, d.colourName(k), line(0, 16, d.transferColour(k), 2.5))
 	}
-	if d.others > 0 {
-		says(20, d.groupName(len(d.groups)), line(0, 16, d.groupColour(len(d.groups)), 2.5))
+	for _, m := range d.marks() {
+		says(20, m.String(), func(x, y float64) { d.shape(m, x+8, y, square, "#fff") })
 	}
-	says(0, "◇ source", nothing)
-	says(0, "□ destination", nothing)
 	return keys
 }

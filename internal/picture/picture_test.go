@@ -44,7 +44,7 @@ func look(t *testing.T, name string, text []byte) picture {
 	}
 	p := picture{strokes: map[string]int{}}
 	dec := xml.NewDecoder(bytes.NewReader(text))
-	in := ""
+	in, head := "", true // shapes of the head are those of the legend
 	for {
 		token, err := dec.Token()
 		if errors.Is(err, io.EOF) {
@@ -73,14 +73,16 @@ func look(t *testing.T, name string, text []byte) picture {
 					t.Errorf("%s: %s at %g, %g is outside of %g × %g", name, in, x, y, p.width, p.height)
 				}
 			}
-			if s := attr("stroke"); s != "" {
+			if s := attr("stroke"); s != "" && !head {
 				p.strokes[s]++
 			}
 			switch in {
 			case "svg":
 				p.width, p.height = number("width"), number("height")
+			case "g":
+				head = head && attr("transform") == ""
 			case "rect":
-				if attr("stroke") != "" && number("y") > 0 && number("width") < 12 {
+				if !head && attr("stroke") != "" {
 					p.squares++
 				}
 				if !strings.HasSuffix(attr("width"), "%") {
@@ -90,7 +92,7 @@ func look(t *testing.T, name string, text []byte) picture {
 				p.circles++
 				inside(number("cx"), number("cy"))
 			case "path":
-				if strings.HasSuffix(attr("d"), "z") {
+				if !head && strings.HasSuffix(attr("d"), "z") {
 					p.diamonds++
 				}
 			case "text":
@@ -108,6 +110,12 @@ func look(t *testing.T, name string, text []byte) picture {
 		}
 	}
 	return p
+}
+
+// send adds a transfer with one flow.
+func (o *Options) send(name string, path []int, rate unit.Bandwidth) {
+	o.Flows = append(o.Flows, Flow{Transfer: len(o.Transfers), Path: path, Rate: rate})
+	o.Transfers = append(o.Transfers, Transfer{Name: name, Sources: path[:1], Destinations: path[1:]})
 }
 
 func shape(t *testing.T, s topo.Shape) *topo.Graph {
@@ -182,13 +190,13 @@ func TestPlan(t *testing.T) {
 		o := Options{Title: kind + " with a plan", Load: make([]float64, g.Channels())}
 		r := g.Router()
 		for k := range 4 {
-			f := Flow{Name: fmt.Sprintf("transfer %d", k+1), Group: 10 * k}
+			var hosts []int
 			for i := range 5 {
-				f.Path = append(f.Path, (k*97+i*61)%400)
+				hosts = append(hosts, (k*97+i*61)%400)
 			}
-			o.Flows = append(o.Flows, f)
+			o.send(fmt.Sprintf("transfer %d", k+1), hosts, 100)
 			for i := range 4 {
-				path, _, _ := r.Route(nil, f.Path[i], f.Path[i+1])
+				path, _, _ := r.Route(nil, hosts[i], hosts[i+1])
 				for _, c := range path {
 					o.Load[c] += 0.3
 				}
@@ -199,8 +207,8 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s: %d sources of 4, %d other hosts", kind, p.diamonds, p.squares)
 		}
 		for k := range 4 {
-			if p.strokes[groupColours[k]] < 5+3 { // hosts, the legend, links
-				t.Errorf("%s: transfer %d is drawn %d times", kind, k, p.strokes[groupColours[k]])
+			if p.strokes[transferColours[k]] < 5+3 { // hosts, the legend, links
+				t.Errorf("%s: transfer %d is drawn %d times", kind, k, p.strokes[transferColours[k]])
 			}
 		}
 		all := strings.Join(append(p.texts, p.titles...), "|")
@@ -211,10 +219,7 @@ func TestPlan(t *testing.T) {
 		}
 		// Of many transfers those that carry most have a colour, and the others are grey together.
 		for k := range 20 {
-			o.Flows = append(o.Flows, Flow{Name: fmt.Sprintf("small transfer %d", k+1), Path: []int{200 + 3*k, 5}, Group: 100 + k, Rate: unit.Bandwidth(k + 1)})
-		}
-		for i := range o.Flows[:4] {
-			o.Flows[i].Rate = 100
+			o.send(fmt.Sprintf("small transfer %d", k+1), []int{200 + 3*k, 5}, unit.Bandwidth(k+1))
 		}
 		p = look(t, kind+"-many", Draw(g, o))
 		all = strings.Join(p.texts, "|") + "|"
@@ -230,7 +235,7 @@ func TestPlan(t *testing.T) {
 		if !strings.Contains(all, "|16 others|") || p.strokes[othersColour] < 16 {
 			t.Errorf("%s: others are drawn %d times, and the texts are %s", kind, p.strokes[othersColour], all)
 		}
-		if n := p.strokes[groupColours[7]]; n < 3 {
+		if n := p.strokes[transferColours[7]]; n < 3 {
 			t.Errorf("%s: the last colour is drawn %d times", kind, n)
 		}
 	}
@@ -277,7 +282,7 @@ func TestColours(t *testing.T) {
 		return math.Hypot(math.Hypot(x[0]-y[0], x[1]-y[1]), x[2]-y[2])
 	}
 	const least = 18 // in CIE 1976 L*a*b*, where 2 is just seen beside each other
-	flows := append(groupColours[:], othersColour)
+	flows := append(transferColours[:], othersColour)
 	for who, sees := range vision {
 		for i, a := range flows {
 			for _, b := range flows[:i] {
@@ -302,15 +307,56 @@ func TestColours(t *testing.T) {
 	}
 }
 
+// A host is marked as a source and as a destination if it is both, whichever is first, says what it is in the first of its transfers, and has the
+// colour of the first that has one.
+func TestRoles(t *testing.T) {
+	for _, kind := range []string{"star", "fattree"} {
+		g := shape(t, topo.Shape{Kind: kind, Hosts: 16, Groups: 4})
+		o := Options{Load: make([]float64, g.Channels())}
+		o.send("model", []int{0, 1, 2, 3}, 1)
+		p := look(t, kind+" roles one", Draw(g, o))
+		if p.diamonds != 1 || p.squares != 15 || strings.Contains(strings.Join(p.texts, "|"), "source of one") {
+			t.Errorf("%s: %d diamonds and %d squares of one source among 16 hosts; the legend is %q", kind, p.diamonds, p.squares, p.texts)
+		}
+		o.send("logs", []int{2, 1}, 1)
+		p = look(t, kind+" roles two", Draw(g, o))
+		if p.diamonds != 2 || p.squares != 15 || !slices.Contains(p.texts, "source of one, destination of another") {
+			t.Errorf("%s: %d diamonds and %d squares of two sources, one of them a destination, among 16 hosts; the legend is %q", kind, p.diamonds, p.squares, p.texts)
+		}
+		if titles := strings.Join(p.titles, "|") + "|"; !strings.Contains(titles, "\nmodel: destination\nlogs: source|") || !strings.Contains(titles, "\nmodel: destination\nlogs: destination|") {
+			t.Errorf("%s: what the hosts are is not told: %s", kind, titles)
+		}
+		for k := range 8 { // they carry more than the first two
+			o.send(fmt.Sprintf("more%d", k), []int{1, 4, 5, 6, 7, 8}, 100)
+		}
+		p = look(t, kind+" roles many", Draw(g, o))
+		if titles := strings.Join(p.titles, "|") + "|"; !strings.Contains(titles, "\nmodel: destination\nlogs: destination\nmore0: source\nmore1: source\nmore2: source\nmore3: source\nand 4 more|") {
+			t.Errorf("%s: a host in ten transfers does not say six of them: %s", kind, titles)
+		}
+		d := &drawing{Graph: g, Options: o}
+		d.chooseColoured()
+		d.giveRoles()
+		if got, want := d.mark(1), (mark{source: transferColours[0], destination: othersColour}); got != want {
+			t.Errorf("%s: the mark of a host in ten transfers is %+v, want %+v", kind, got, want)
+		}
+	}
+	// A destination that is a source, and one that is there twice.
+	d := &drawing{Graph: shape(t, topo.Shape{Kind: "flat", Hosts: 3}), Options: Options{Transfers: []Transfer{{Name: "x", Sources: []int{0, 0}, Destinations: []int{0, 1, 1}}}}}
+	d.giveRoles()
+	if got, want := fmt.Sprint(d.roles), "[[source] [destination] []]"; got != want {
+		t.Errorf("roles %s, want %s", got, want)
+	}
+}
+
 // Rows of a tree are as high as what is drawn in them, and the legend has as many rows as it takes.
 func TestRoomForFlows(t *testing.T) {
 	g := shape(t, topo.Shape{Kind: "star", Hosts: 40, Groups: 4})
-	draw := func(groups int, name string) picture {
+	draw := func(transfers int, name string) picture {
 		o := Options{Load: make([]float64, g.Channels())}
-		for k := range groups {
-			o.Flows = append(o.Flows, Flow{Name: name, Path: []int{k, 10 + k, 20 + k, 30 + k}, Group: k, Rate: 1})
+		for k := range transfers {
+			o.send(name, []int{k, 10 + k, 20 + k, 30 + k}, 1)
 		}
-		return look(t, fmt.Sprintf("room-%d-%d", groups, len(name)), Draw(g, o))
+		return look(t, fmt.Sprintf("room-%d-%d", transfers, len(name)), Draw(g, o))
 	}
 	one, eight := draw(1, "x"), draw(8, "x")
 	if want := one.height + 4*(lane(8)-lane(1)); eight.height < want-20 || eight.height > want+20 {
@@ -372,7 +418,7 @@ func TestLongNames(t *testing.T) {
 	g := shape(t, topo.Shape{Kind: "star", Hosts: 40, Groups: 4})
 	o := Options{Load: make([]float64, g.Channels())}
 	for k := range 8 {
-		o.Flows = append(o.Flows, Flow{Name: fmt.Sprintf("checkpoint-of-the-large-model-epoch-%d", k), Path: []int{k, 20 + k}, Group: k, Rate: 1})
+		o.send(fmt.Sprintf("checkpoint-of-the-large-model-epoch-%d", k), []int{k, 20 + k}, 1)
 	}
 	texts := strings.Join(look(t, "long names", Draw(g, o)).texts, "|")
 	for k := range 8 {
@@ -444,7 +490,7 @@ func TestLargeMaps(t *testing.T) {
 	}
 }
 
-// Of the hosts of a large site some are drawn, and all that are in a flow.
+// Of the hosts of a large site some are drawn, and all that are in a transfer.
 func TestLargeSites(t *testing.T) {
 	n := &topo.Network{}
 	for i := range 3 {
@@ -463,14 +509,16 @@ func TestLargeSites(t *testing.T) {
 	if p := look(t, "large", Draw(g, Options{})); p.squares != 3*120 {
 		t.Errorf("%d of 750 hosts are drawn, want 360", p.squares)
 	}
-	f := Flow{Name: "to all", Rate: 1}
+	var hosts []int
 	for h := range 200 {
-		f.Path = append(f.Path, h)
+		hosts = append(hosts, h)
 	}
-	p := look(t, "large with a flow", Draw(g, Options{Flows: []Flow{f}}))
+	o := Options{}
+	o.send("to all", hosts, 1)
+	p := look(t, "large with a flow", Draw(g, o))
 	titles := strings.Join(p.titles, "|") + "|"
-	if p.diamonds != 1 || strings.Count(titles, "\ndestination|") != 199 {
-		t.Errorf("%d sources and %d destinations are drawn, want 1 and 199", p.diamonds, strings.Count(titles, "\ndestination|"))
+	if p.diamonds != 1 || strings.Count(titles, "\nto all: destination|") != 199 {
+		t.Errorf("%d sources and %d destinations are drawn, want 1 and 199", p.diamonds, strings.Count(titles, "\nto all: destination|"))
 	}
 }
 

@@ -78,7 +78,7 @@ func (d *drawing) bundle(b bundle, p, q point) {
 		line(-max(1.5, v/2), loadColour(loadBack), v)
 	}
 	for i, k := range d.lanes(b.channels...) {
-		line(lane(i), d.groupColour(k), laneWidth)
+		line(lane(i), d.transferColour(k), laneWidth)
 	}
 }
 
@@ -107,9 +107,9 @@ func (d *drawing) node(n *node, p point, r float64) {
 	// Hosts on the spiral of a sunflower: evenly, however many they are.
 	shown := d.some(n.hosts)
 	size := min(6.0, 1.4*(r-2)/math.Sqrt(float64(len(shown))+0.5))
-	for _, marked := range []bool{false, true} { // hosts of flows are not to be covered by others
+	for _, marked := range []bool{false, true} { // hosts of transfers are not to be covered by others
 		for i, h := range shown {
-			if _, ok := d.roles[h]; ok != marked {
+			if len(d.roles[h]) > 0 != marked {
 				continue
 			}
 			a, away := float64(i)*2.399963, (r-1-size*0.6)*math.Sqrt((float64(i)+0.5)/float64(len(shown)))
@@ -118,14 +118,14 @@ func (d *drawing) node(n *node, p point, r float64) {
 			}
 			wide := size
 			if marked {
-				wide = max(size, 6)
+				wide = max(size, 7)
 			}
 			d.host(h, p.x+away*math.Cos(a), p.y+away*math.Sin(a), wide)
 		}
 	}
 }
 
-// some are hosts of a circle: of those that are too many for it every so manieth, and all that are in a flow.
+// some are hosts of a circle: of those that are too many for it every so manieth, and all that are in a transfer.
 func (d *drawing) some(hosts []int) (shown []int) {
 	const most = 120
 	n := len(hosts)
@@ -134,7 +134,7 @@ func (d *drawing) some(hosts []int) (shown []int) {
 	}
 	for i, h := range hosts {
 		k := (i*most + n - 1) / n // the first of most that is not before i
-		if _, ok := d.roles[h]; ok || k*n/most == i {
+		if len(d.roles[h]) > 0 || k*n/most == i {
 			shown = append(shown, h)
 		}
 	}

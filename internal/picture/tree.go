@@ -275,7 +275,7 @@ func (t *treeDrawing) link(up topo.Channel, x1, y1, x2, y2 float64) {
 		label = fmt.Sprintf("↑%.0f ↓%.0f %%", 100*t.load(up), 100*t.load(down))
 	}
 	for i, k := range t.lanes(up) {
-		line(lane(i), t.groupColour(k), laneWidth, t.groupName(k))
+		line(lane(i), t.transferColour(k), laneWidth, t.colourName(k))
 	}
 	p := t.From(up)
 	if _, isRow := t.rowOf[p]; !isRow { // its name is above it

@@ -1,0 +1,131 @@
+package picture
+
+import "fmt"
+
+// role is what a host is in a transfer: a source, or a destination.
+type role struct {
+	transfer int
+	source   bool
+}
+
+func (r role) String() string {
+	if r.source {
+		return "source"
+	}
+	return "destination"
+}
+
+// rolesMost is how many roles of a host it says on a touch.
+const rolesMost = 6
+
+// giveRoles finds the roles of each host, in the order of the transfers, one for each of them.
+func (d *drawing) giveRoles() {
+	d.roles = make([][]role, d.Hosts())
+	for k, t := range d.Transfers {
+		give := func(hosts []int, source bool) {
+			for _, h := range hosts {
+				if n := len(d.roles[h]); n == 0 || d.roles[h][n-1].transfer != k {
+					d.roles[h] = append(d.roles[h], role{k, source})
+				}
+			}
+		}
+		give(t.Sources, true)
+		give(t.Destinations, false)
+	}
+}
+
+// mark is how a host is drawn for its roles. The zero value is that of a host without any.
+type mark struct {
+	source, destination string // colours of the first transfers that it is that of, of those with a colour of their own if there are any; "": it is none
+}
+
+func (m mark) String() string {
+	switch {
+	case m.source == "":
+		return "destination"
+	case m.destination == "":
+		return "source"
+	}
+	return "source of one, destination of another"
+}
+
+// mark is that of a host.
+func (d *drawing) mark(h int) (m mark) {
+	source, destination := len(d.coloured)+1, len(d.coloured)+1
+	for _, r := range d.roles[h] {
+		first := &destination
+		if r.source {
+			first = &source
+		}
+		*first = min(*first, d.colourOf(r.transfer))
+	}
+	if source <= len(d.coloured) {
+		m.source = d.transferColour(source)
+	}
+	if destination <= len(d.coloured) {
+		m.destination = d.transferColour(destination)
+	}
+	return m
+}
+
+// marks are those that the legend explains.
+func (d *drawing) marks() (ms []mark) {
+	if len(d.Transfers) == 0 {
+		return nil
+	}
+	const line = "#445"
+	ms = []mark{{source: line}, {destination: line}}
+	for h := range d.roles {
+		if m := d.mark(h); m.source != "" && m.destination != "" {
+			return append(ms, mark{line, line})
+		}
+	}
+	return ms
+}
+
+// host draws a host of that size around a point.
+func (d *drawing) host(h int, x, y, size float64) {
+	says, fill := d.Name(h), "#e8e8e8"
+	for i, c := range d.Out(h) { // in: the reverse
+		says += "\n" + d.says(c)
+		switch {
+		case d.Load != nil && i == 0:
+			fill = loadColour(max(d.load(c), d.load(c^1)))
+		case i == 0:
+			fill = d.rateColour(min(d.Rate(c), d.Rate(c^1)))
+		}
+	}
+	for i, r := range d.roles[h] {
+		if i == rolesMost {
+			says += fmt.Sprintf("\nand %d more", len(d.roles[h])-i)
+			break
+		}
+		says += fmt.Sprintf("\n%s: %v", d.Transfers[r.transfer].Name, r)
+	}
+	d.printf("<g><title>%s</title>", escape(says))
+	d.shape(d.mark(h), x, y, size, fill)
+	d.printf("</g>\n")
+}
+
+// shape draws a host: a square, for a source a diamond, and for who is both a square in a diamond.
+func (d *drawing) shape(m mark, x, y, size float64, fill string) {
+	if m.source != "" {
+		half, inside := size*0.75, fill
+		if m.destination != "" {
+			half, inside = size*0.9, "#fff"
+		}
+		d.printf(`<path d="M%.1f %.1fl%.1f %.1fl%.1f %.1fl%.1f %.1fz" fill="%s" stroke="%s" stroke-width="2"/>`, x-half, y, half, -half, half, half, -half, half, inside, m.source)
+		if m.destination == "" {
+			return
+		}
+		size *= 0.55
+	}
+	stroke, wide := "#9aa5b1", 0.5
+	switch {
+	case m.source != "":
+		stroke, wide = m.destination, 1.5
+	case m.destination != "":
+		stroke, wide = m.destination, 2
+	}
+	d.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" stroke="%s" stroke-width="%g"/>`, x-size/2, y-size/2, size, size, fill, stroke, wide)
+}
