@@ -274,7 +274,13 @@ func (v *planView) picture(title string) []byte {
 	}
 	o := picture.Options{Title: fmt.Sprintf("%s: %s, %v in all", title, v.plan.Mode, unit.Bandwidth(v.plan.Throughput)), Load: load}
 	for _, t := range v.transfers {
-		o.Transfers = append(o.Transfers, picture.Transfer{Name: t.Name, Sources: t.Sources, Destinations: t.Destinations})
+		o.Transfers = append(o.Transfers, picture.Transfer{Name: t.Name, Sources: t.Sources, Destinations: t.Destinations, Without: map[int]string{}})
+	}
+	for _, s := range v.plan.Starved {
+		o.Transfers[s.Transfer].Without[s.Destination] = fmt.Sprintf("starved: %s, alone %s", rateOf(v.plan.Rate(s)), rateOf(v.p.Alone(s)))
+	}
+	for _, u := range v.plan.Unreachable {
+		o.Transfers[u.Transfer].Without[u.Destination] = "unreachable: " + u.Reason
 	}
 	for _, f := range v.plan.Flows {
 		o.Flows = append(o.Flows, picture.Flow{Transfer: f.Transfer, Path: f.Hosts, Rate: unit.Bandwidth(f.Rate)})

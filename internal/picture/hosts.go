@@ -6,13 +6,19 @@ import "fmt"
 type role struct {
 	transfer int
 	source   bool
+	without  bool // a destination that nothing comes to
 }
 
-func (r role) String() string {
-	if r.source {
-		return "source"
+// roleSays names the transfer and the role in it.
+func (d *drawing) roleSays(h int, r role) string {
+	t := d.Transfers[r.transfer]
+	switch {
+	case r.source:
+		return t.Name + ": source"
+	case r.without:
+		return t.Name + ": destination, " + t.Without[h]
 	}
-	return "destination"
+	return t.Name + ": destination"
 }
 
 // rolesMost is how many roles of a host it says on a touch.
@@ -25,7 +31,8 @@ func (d *drawing) giveRoles() {
 		give := func(hosts []int, source bool) {
 			for _, h := range hosts {
 				if n := len(d.roles[h]); n == 0 || d.roles[h][n-1].transfer != k {
-					d.roles[h] = append(d.roles[h], role{k, source})
+					_, without := t.Without[h]
+					d.roles[h] = append(d.roles[h], role{k, source, without && !source})
 				}
 			}
 		}
@@ -37,10 +44,13 @@ func (d *drawing) giveRoles() {
 // mark is how a host is drawn for its roles. The zero value is that of a host without any.
 type mark struct {
 	source, destination string // colours of the first transfers that it is that of, of those with a colour of their own if there are any; "": it is none
+	without             bool   // of one of the transfers that it is a destination of
 }
 
 func (m mark) String() string {
 	switch {
+	case m.without:
+		return "starved or unreachable"
 	case m.source == "":
 		return "destination"
 	case m.destination == "":
@@ -58,6 +68,7 @@ func (d *drawing) mark(h int) (m mark) {
 			first = &source
 		}
 		*first = min(*first, d.colourOf(r.transfer))
+		m.without = m.without || r.without
 	}
 	if source <= len(d.coloured) {
 		m.source = d.transferColour(source)
@@ -75,10 +86,17 @@ func (d *drawing) marks() (ms []mark) {
 	}
 	const line = "#445"
 	ms = []mark{{source: line}, {destination: line}}
+	both, without := false, false
 	for h := range d.roles {
-		if m := d.mark(h); m.source != "" && m.destination != "" {
-			return append(ms, mark{line, line})
-		}
+		m := d.mark(h)
+		both = both || m.source != "" && m.destination != ""
+		without = without || m.without
+	}
+	if both {
+		ms = append(ms, mark{source: line, destination: line})
+	}
+	if without {
+		ms = append(ms, mark{destination: line, without: true})
 	}
 	return ms
 }
@@ -95,37 +113,53 @@ func (d *drawing) host(h int, x, y, size float64) {
 			fill = d.rateColour(min(d.Rate(c), d.Rate(c^1)))
 		}
 	}
-	for i, r := range d.roles[h] {
-		if i == rolesMost {
-			says += fmt.Sprintf("\nand %d more", len(d.roles[h])-i)
-			break
+	told := 0
+	for _, without := range []bool{true, false} { // why nothing comes is said first
+		for _, r := range d.roles[h] {
+			if r.without == without && told < rolesMost {
+				says += "\n" + d.roleSays(h, r)
+				told++
+			}
 		}
-		says += fmt.Sprintf("\n%s: %v", d.Transfers[r.transfer].Name, r)
+	}
+	if more := len(d.roles[h]) - told; more > 0 {
+		says += fmt.Sprintf("\nand %d more", more)
 	}
 	d.printf("<g><title>%s</title>", escape(says))
 	d.shape(d.mark(h), x, y, size, fill)
 	d.printf("</g>\n")
 }
 
-// shape draws a host: a square, for a source a diamond, and for who is both a square in a diamond.
+// shape draws a host: a square, for a source a diamond, for who is both a square in a diamond; and a cross over who is without.
 func (d *drawing) shape(m mark, x, y, size float64, fill string) {
+	inner := size
 	if m.source != "" {
 		half, inside := size*0.75, fill
 		if m.destination != "" {
 			half, inside = size*0.9, "#fff"
 		}
 		d.printf(`<path d="M%.1f %.1fl%.1f %.1fl%.1f %.1fl%.1f %.1fz" fill="%s" stroke="%s" stroke-width="2"/>`, x-half, y, half, -half, half, half, -half, half, inside, m.source)
-		if m.destination == "" {
-			return
-		}
-		size *= 0.55
+		inner = size * 0.55
 	}
 	stroke, wide := "#9aa5b1", 0.5
 	switch {
-	case m.source != "":
+	case m.destination != "" && m.source != "":
 		stroke, wide = m.destination, 1.5
 	case m.destination != "":
 		stroke, wide = m.destination, 2
 	}
-	d.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" stroke="%s" stroke-width="%g"/>`, x-size/2, y-size/2, size, size, fill, stroke, wide)
+	if m.source == "" || m.destination != "" {
+		d.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" stroke="%s" stroke-width="%g"/>`, x-inner/2, y-inner/2, inner, inner, fill, stroke, wide)
+	}
+	if m.without {
+		arm := size * 0.5
+		for _, line := range []struct {
+			colour string
+			wide   float64
+		}{{"#fff", 2.8}, {crossColour, 1.4}} {
+			d.printf(`<path d="M%.1f %.1fl%.1f %.1fm%.1f 0l%.1f %.1f" fill="none" stroke="%s" stroke-width="%g"/>`, x-arm, y-arm, 2*arm, 2*arm, -2*arm, 2*arm, -2*arm, line.colour, line.wide)
+		}
+	}
 }
+
+const crossColour = "#000"

@@ -38,8 +38,9 @@ type Options struct {
 // Transfer is data that some hosts have and others need. Each has a colour.
 type Transfer struct {
 	Name         string
-	Sources      []int // hosts
-	Destinations []int // hosts; one that is a source needs nothing
+	Sources      []int          // hosts
+	Destinations []int          // hosts; one that is a source needs nothing
+	Without      map[int]string // destinations that nothing or next to nothing comes to, and why
 }
 
 // Flow is a pipeline: from the source through all destinations.

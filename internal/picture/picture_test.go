@@ -343,8 +343,34 @@ func TestRoles(t *testing.T) {
 	// A destination that is a source, and one that is there twice.
 	d := &drawing{Graph: shape(t, topo.Shape{Kind: "flat", Hosts: 3}), Options: Options{Transfers: []Transfer{{Name: "x", Sources: []int{0, 0}, Destinations: []int{0, 1, 1}}}}}
 	d.giveRoles()
-	if got, want := fmt.Sprint(d.roles), "[[source] [destination] []]"; got != want {
+	if got, want := fmt.Sprint(d.roles), "[[{0 true false}] [{0 false false}] []]"; got != want {
 		t.Errorf("roles %s, want %s", got, want)
+	}
+}
+
+// Who is without is in the picture, with a cross and the reason, whatever else it is in.
+func TestStarved(t *testing.T) {
+	for _, kind := range []string{"star", "fattree"} {
+		g := shape(t, topo.Shape{Kind: kind, Hosts: 16, Groups: 4})
+		o := Options{Load: make([]float64, g.Channels())}
+		for k := range 7 {
+			o.send(fmt.Sprintf("t%d", k), []int{5, 3}, 1)
+		}
+		p := look(t, kind+" served", Draw(g, o))
+		if p.strokes[crossColour] > 0 || slices.Contains(p.texts, "starved or unreachable") {
+			t.Errorf("%s: %d crosses, nobody is starved; the texts are %q", kind, p.strokes[crossColour], p.texts)
+		}
+		o.Transfers = append(o.Transfers, Transfer{Name: "index", Sources: []int{1}, Destinations: []int{2, 3}, Without: map[int]string{2: "unreachable: no route", 3: "starved: 1 B/s, alone 9 B/s"}})
+		p = look(t, kind+" starved", Draw(g, o))
+		if p.strokes[crossColour] != 2 || p.diamonds != 2 || !slices.Contains(p.texts, "starved or unreachable") || !slices.Contains(p.texts, "index") {
+			t.Errorf("%s: %d crosses of 2 without, %d diamonds of 2 sources, the texts are %q", kind, p.strokes[crossColour], p.diamonds, p.texts)
+		}
+		titles := strings.Join(p.titles, "|") + "|"
+		for _, want := range []string{"\nindex: source|", "\nindex: destination, unreachable: no route|", "\nindex: destination, starved: 1 B/s, alone 9 B/s\nt0: destination\n"} {
+			if !strings.Contains(titles, want) {
+				t.Errorf("%s: no %q in %s", kind, want, titles)
+			}
+		}
 	}
 }
 
