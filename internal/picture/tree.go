@@ -13,7 +13,7 @@ const (
 	levelsMost = 12 // of switches from the left to the right
 	column     = 150.0
 	square     = 9.0
-	pitch      = 11.0 // of squares
+	pitch      = 13.0 // of squares: diamonds fit beside each other
 	perLine    = 40   // squares
 	linesMost  = 5
 	labelWide  = 210.0
