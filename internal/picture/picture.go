@@ -347,7 +347,7 @@ func (d *drawing) document() []byte {
 	head := headHeight + rowHeight*float64(len(legend)-1)
 	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" font-family="Helvetica, Arial, sans-serif" font-size="%g" fill="#222">`+"\n",
 		d.width, d.height+head, d.width, d.height+head, fontSize)
-	d.printf("<style>.t{font-size:16px;font-weight:bold}.s{font-size:10px;fill:#667}.n{font-weight:bold}.h{paint-order:stroke;stroke:#fff;stroke-width:3px}</style>\n")
+	d.printf("<style>.t{font-size:16px;font-weight:bold}.s{font-size:10px;fill:#667}.n{font-weight:bold}.h{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}</style>\n")
 	d.printf(`<rect width="100%%" height="100%%" fill="#fff"/>` + "\n")
 	title := d.Title
 	if title == "" {

@@ -174,6 +174,101 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// boxes are where the texts of a picture are, about, and points those on its bent lines.
+func boxes(t *testing.T, svg []byte) (texts map[string]box, points []point) {
+	t.Helper()
+	number := func(s string) float64 {
+		x, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	_, body, _ := bytes.Cut(svg, []byte("<g transform"))
+	texts = map[string]box{}
+	for _, m := range regexp.MustCompile(`<text x="(.*?)" y="(.*?)" text-anchor="(.*?)" class="(.*?)">(.*?)</text>`).FindAllSubmatch(body, -1) {
+		x, y, wide, says := number(string(m[1])), number(string(m[2])), textWidth(string(m[5])), string(m[5])
+		if strings.HasPrefix(string(m[4]), "s") {
+			wide *= 0.8
+		}
+		if string(m[3]) == "end" {
+			x -= wide
+		}
+		texts[fmt.Sprintf("%s at %g, %g", says, x, y)] = box{x, y - 8, x + wide, y + 1}
+	}
+	for _, m := range regexp.MustCompile(`<path d="M(.*?) (.*?)C(.*?) (.*?) (.*?) (.*?) (.*?) (.*?)H(.*?)" .*?stroke-width="(.*?)"`).FindAllSubmatch(body, -1) {
+		var v [10]float64
+		for i := range v {
+			v[i] = number(string(m[i+1]))
+		}
+		add := func(x, y float64) { points = append(points, point{x, y - v[9]/2}, point{x, y + v[9]/2}) }
+		for i := range 201 {
+			u := float64(i) / 200
+			w := 1 - u
+			add(w*w*w*v[0]+3*w*w*u*v[2]+3*w*u*u*v[4]+u*u*u*v[6], w*w*w*v[1]+3*w*w*u*v[3]+3*w*u*u*v[5]+u*u*u*v[7])
+			add(v[6]+u*(v[8]-v[6]), v[7])
+		}
+	}
+	return texts, points
+}
+
+// Of trees nothing that is written is cut off, or lies on a link: whether it goes up or down, carries many transfers, or leaves a switch that has hosts.
+func TestLabelsAreFree(t *testing.T) {
+	own := &topo.Network{
+		Hosts:    []topo.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}},
+		Switches: []topo.Switch{{Name: "s0"}, {Name: "s1"}, {Name: "s2"}},
+		Links: []topo.Link{
+			{A: "a", B: "s0", Rate: 10, Back: 10}, {A: "b", B: "s1", Rate: 10, Back: 10}, {A: "c", B: "s1", Rate: 10, Back: 10}, {A: "d", B: "s2", Rate: 10, Back: 10},
+			{A: "s0", B: "s1", Rate: 10, Back: 10}, {A: "s1", B: "s2", Rate: 10, Back: 5},
+		},
+	}
+	long, err := topo.Shape{Kind: "star", Hosts: 40, Groups: 4}.Network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := long.Switches[0].Name
+	long.Switches[0].Name = "the-switch-in-the-middle-of-all"
+	for i := range long.Links {
+		for _, end := range []*string{&long.Links[i].A, &long.Links[i].B} {
+			if *end == root {
+				*end = long.Switches[0].Name
+			}
+		}
+	}
+	for name, n := range map[string]*topo.Network{"own": own, "long": long, "sites": shape(t, topo.Shape{Kind: "intrigger"}).Network(), "deep": shape(t, topo.Shape{Kind: "deep", Hosts: 90}).Network()} {
+		if err := n.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		g := topo.NewGraph(n)
+		o := Options{Load: make([]float64, g.Channels())}
+		for c := range o.Load {
+			o.Load[c] = 1
+		}
+		for k := range 8 {
+			o.send(fmt.Sprintf("transfer %d", k), []int{k % 2, g.Hosts() - 1 - k%2, g.Hosts() / 2, g.Hosts() / 3}, 1)
+		}
+		for what, o := range map[string]Options{"loads": o, "rates": {}} {
+			svg := Draw(g, o)
+			look(t, "free "+name+" "+what, svg)
+			texts, points := boxes(t, svg)
+			if len(texts) < len(n.Switches)/3 || len(points) == 0 {
+				t.Errorf("%s, %s: %d texts and %d points of lines", name, what, len(texts), len(points))
+			}
+			for says, b := range texts {
+				if b.x1 < 2 {
+					t.Errorf("%s, %s: %s is cut off", name, what, says)
+				}
+				for _, p := range points {
+					if b.meets(box{p.x, p.y, p.x, p.y}) {
+						t.Errorf("%s, %s: %s is crossed at %.0f, %.0f", name, what, says, p.x, p.y)
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
 // A link's label stands on top of all links: with many of them it is not crossed out.
 func TestLabelsAreOnTop(t *testing.T) {
 	text := string(Draw(shape(t, topo.Shape{Kind: "star", Hosts: 90, Groups: 9}), Options{}))

@@ -10,13 +10,14 @@ import (
 
 const (
 	rowsMost   = 90
-	levelsMost = 12 // of switches from the left to the right
-	column     = 150.0
+	levelsMost = 12   // of switches from the left to the right
+	bend       = 90.0 // of a link, from left to right; the rest of it is level
+	drop       = 14.0 // of a switch with hosts, below these, if links leave it to the right
 	square     = 9.0
 	pitch      = 13.0 // of squares: diamonds fit beside each other
 	perLine    = 40   // squares
 	linesMost  = 5
-	labelWide  = 210.0
+	labelWide  = 180.0 // at least, of what is written of rows
 )
 
 // row is a line of a tree's picture: a switch, or all that is below it, with the hosts.
@@ -26,7 +27,8 @@ type row struct {
 	hosts    []int
 	switches int
 	inside   []topo.Channel // links between its switches
-	y        float64        // of its middle, where its link ends
+	drop     float64        // how much lower its switch is than its hosts: none lies where links leave it
+	y        float64        // of its hosts
 	from, to float64        // its edges
 }
 
@@ -38,11 +40,10 @@ type treeDrawing struct {
 	site  []string  // by place: the site of all below it; "*" if there are several or none
 	cut   int32     // what is that deep is a row with all below it
 	rows  []row
-	y     []float64 // by place, where it is drawn
+	x, y  []float64 // by place, where it is drawn
+	level []float64 // by depth: how long a link is level before its end; what is written of it stands there, where no other link is
 	shown []int     // switches, in order
 	rowOf map[int]int
-
-	labels []func() // of links: they are written when all links are drawn, so that none is crossed out
 }
 
 func (d *drawing) tree() {
@@ -114,6 +115,9 @@ func (t *treeDrawing) add(p int) {
 			}
 		}
 		r.switches = 1
+		if len(t.below[p]) > 0 {
+			r.drop = drop
+		}
 	}
 	if p < t.Hosts() {
 		r.hosts, r.switches = append([]int{p}, r.hosts...), 0
@@ -178,9 +182,9 @@ func (t *treeDrawing) place() {
 			lanes = max(lanes, len(t.lanes(up)))
 		}
 	}
-	above, below := 12.0, 12.0
+	above, below := 18.0, 12.0
 	if lanes > 0 {
-		above, below = 16, max(12, lane(lanes)+3)
+		below = max(below, lane(lanes)+3)
 	}
 	y := 6.0
 	for i := range t.rows {
@@ -191,10 +195,10 @@ func (t *treeDrawing) place() {
 		}
 		hosts := float64(lines)*pitch/2 + 4
 		r.from, r.y = y, y+max(above, hosts)
-		y = r.y + max(below, hosts)
+		y = r.y + max(r.drop+below, hosts)
 		r.to = y
 		if r.top >= 0 {
-			t.y[r.top] = r.y
+			t.y[r.top] = r.y + r.drop
 			t.rowOf[r.top] = i
 		}
 	}
@@ -217,14 +221,51 @@ func (t *treeDrawing) place() {
 	t.height = y + 10
 }
 
-func (t *treeDrawing) x(p int) float64 { return 40 + column*float64(t.tree.Depth[p]) }
+// columns finds how far from the left switches are: a link is bent, and then level for as long as what is written above it.
+func (t *treeDrawing) columns() {
+	t.x, t.level = make([]float64, t.Places()), []float64{24}
+	for _, p := range t.shown {
+		d := int(t.tree.Depth[p])
+		for len(t.level) <= d {
+			t.level = append(t.level, 24)
+		}
+		need := t.nameWide(p)
+		if up := t.tree.Up[p]; up >= 0 {
+			need += textWidth(t.label(up))*0.85 + 18
+		}
+		t.level[d] = max(t.level[d], need)
+	}
+	at := make([]float64, len(t.level))
+	for d := range at {
+		if at[d] = edge + t.level[0]; d > 0 {
+			at[d] = at[d-1] + bend + t.level[d]
+		}
+	}
+	for _, p := range t.shown {
+		t.x[p] = at[t.tree.Depth[p]]
+	}
+}
+
+// nameWide is how much of the level part of its link a switch's name is above. That of a row is on the other side.
+func (t *treeDrawing) nameWide(p int) float64 {
+	if _, isRow := t.rowOf[p]; isRow {
+		return 0
+	}
+	return textWidth(t.name(p)) * 1.1
+}
+
+func (t *treeDrawing) name(p int) string { return cut(t.Name(p), 18) }
 
 func (t *treeDrawing) draw() {
-	deepest := 0.0
+	t.columns()
+	hostsAt := 0.0
 	for _, p := range t.shown {
-		deepest = max(deepest, t.x(p))
+		hostsAt = max(hostsAt, t.x[p]+labelWide)
 	}
-	hostsAt := deepest + labelWide
+	for _, r := range t.rows {
+		_, end := t.about(r)
+		hostsAt = max(hostsAt, end+24)
+	}
 	t.width = hostsAt + perLine*pitch + 130
 	for i, r := range t.rows {
 		if i%2 == 1 {
@@ -233,16 +274,16 @@ func (t *treeDrawing) draw() {
 	}
 	for _, p := range slices.Backward(t.shown) {
 		if up := t.tree.Up[p]; up >= 0 {
-			t.link(up, t.x(t.To(up)), t.y[t.To(up)], t.x(p), t.y[p])
+			t.link(up)
 		}
 	}
-	for _, write := range t.labels {
-		write()
-	}
-	for _, p := range t.shown {
+	for _, p := range t.shown { // what is written is not crossed out
+		if up := t.tree.Up[p]; up >= 0 {
+			t.text(t.x[p]-t.nameWide(p)-9, t.y[p]-11, "end", "s h", t.label(up))
+		}
 		if _, ok := t.rowOf[p]; !ok {
-			t.printf(`<circle cx="%.1f" cy="%.1f" r="4.5" fill="#fff" stroke="#445" stroke-width="1.5"><title>%s</title></circle>`+"\n", t.x(p), t.y[p], escape(t.Name(p)))
-			t.text(t.x(p), t.y[p]-13, "middle", "n h", cut(t.Name(p), 18))
+			t.printf(`<circle cx="%.1f" cy="%.1f" r="4.5" fill="#fff" stroke="#445" stroke-width="1.5"><title>%s</title></circle>`+"\n", t.x[p], t.y[p], escape(t.Name(p)))
+			t.text(t.x[p]+4, t.y[p]-14, "end", "n h", t.name(p))
 		}
 	}
 	for _, r := range t.rows {
@@ -251,37 +292,45 @@ func (t *treeDrawing) draw() {
 }
 
 // link draws the link of a switch to the one above it, which is on the left.
-func (t *treeDrawing) link(up topo.Channel, x1, y1, x2, y2 float64) {
-	down := up ^ 1
+func (t *treeDrawing) link(up topo.Channel) {
+	down, p, q := up^1, t.From(up), t.To(up)
+	level := t.x[p] - t.level[t.tree.Depth[p]]
 	line := func(off float64, colour string, wide float64, says string) {
-		mid := (x1 + x2) / 2
-		t.printf(`<path d="M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f" fill="none" stroke="%s" stroke-width="%.1f"><title>%s</title></path>`+"\n",
-			x1, y1+off, mid, y1+off, mid, y2+off, x2, y2+off, colour, wide, escape(says))
+		mid, y1, y2 := (t.x[q]+level)/2, t.y[q]+off, t.y[p]+off
+		if t.y[p] < t.y[q] { // lines side by side are so where they are steep, too
+			mid += off
+		} else if t.y[p] > t.y[q] {
+			mid -= off
+		}
+		t.printf(`<path d="M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1fH%.1f" fill="none" stroke="%s" stroke-width="%.1f"><title>%s</title></path>`+"\n",
+			t.x[q], y1, mid, y1, mid, y2, level, y2, t.x[p], colour, wide, escape(says))
 	}
-	label := ""
 	switch {
 	case t.Load == nil:
 		line(0, t.colour(down), t.thickness(max(t.Rate(down), t.Rate(up))), t.says(down))
-		label = brief(t.Rate(down).Bits())
-		if t.Rate(down) != t.Rate(up) {
-			label = "↓" + label + " ↑" + brief(t.Rate(up).Bits())
-		}
 	case t.Half(up):
 		line(0, t.colour(up), t.loadWidth(t.Rate(up), t.load(up)), t.says(up))
-		label = fmt.Sprintf("↕%.0f %%", 100*t.load(up))
 	default:
 		line(-1.5, t.colour(up), t.loadWidth(t.Rate(up), t.load(up)), t.says(up))
 		line(1.5, t.colour(down), t.loadWidth(t.Rate(down), t.load(down)), t.says(down))
-		label = fmt.Sprintf("↑%.0f ↓%.0f %%", 100*t.load(up), 100*t.load(down))
 	}
 	for i, k := range t.lanes(up) {
 		line(lane(i), t.transferColour(k), laneWidth, t.colourName(k))
 	}
-	p := t.From(up)
-	if _, isRow := t.rowOf[p]; !isRow { // its name is above it
-		x2, y2 = x2-textWidth(t.Name(p))*0.55, y2-5
+}
+
+// label is what is written of a link: its loads, or its rates.
+func (t *treeDrawing) label(up topo.Channel) string {
+	down := up ^ 1
+	switch {
+	case t.Load != nil && t.Half(up):
+		return fmt.Sprintf("↕%.0f %%", 100*t.load(up))
+	case t.Load != nil:
+		return fmt.Sprintf("↑%.0f ↓%.0f %%", 100*t.load(up), 100*t.load(down))
+	case t.Rate(down) != t.Rate(up):
+		return "↓" + brief(t.Rate(down).Bits()) + " ↑" + brief(t.Rate(up).Bits())
 	}
-	t.labels = append(t.labels, func() { t.text(x2-9, y2-8, "end", "s h", label) })
+	return brief(t.Rate(down).Bits())
 }
 
 // brief leaves the unit's bit out: "540M".
@@ -289,15 +338,8 @@ func brief(rate string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(rate, "bit"), " ", "")
 }
 
-func (t *treeDrawing) row(r row, hostsAt float64) {
-	x := 40.0 + column
-	if r.top >= 0 {
-		x = t.x(r.top)
-		t.printf(`<circle cx="%.1f" cy="%.1f" r="4.5" fill="#445"><title>%s</title></circle>`+"\n", x, r.y, escape(t.Name(r.top)))
-	}
-	name := cut(r.label, 20)
-	t.text(x+10, r.y, "start", "n h", name)
-	about := ""
+// about is what is written of a row beside its name, and where that ends.
+func (t *treeDrawing) about(r row) (about string, end float64) {
 	switch {
 	case len(r.hosts) > 1 && r.switches > 1:
 		about = count(len(r.hosts), "host") + ", " + count(r.switches, "switch")
@@ -308,11 +350,28 @@ func (t *treeDrawing) row(r row, hostsAt float64) {
 	case r.switches > 1:
 		about = count(r.switches, "switch")
 	}
+	return about, t.rowAt(r) + 22 + textWidth(cut(r.label, 20))*1.1 + textWidth(about)*0.85
+}
+
+// rowAt is where a row begins: at its switch.
+func (t *treeDrawing) rowAt(r row) float64 {
+	if r.top < 0 {
+		return edge + t.level[0] + bend
+	}
+	return t.x[r.top]
+}
+
+func (t *treeDrawing) row(r row, hostsAt float64) {
+	x, name := t.rowAt(r), cut(r.label, 20)
+	if r.top >= 0 {
+		t.printf(`<circle cx="%.1f" cy="%.1f" r="4.5" fill="#445"><title>%s</title></circle>`+"\n", x, t.y[r.top], escape(t.Name(r.top)))
+	}
+	about, end := t.about(r)
+	t.text(x+10, r.y, "start", "n h", name)
 	t.text(x+16+textWidth(name)*1.1, r.y, "start", "s h", about)
 	if len(r.hosts) == 0 {
 		return
 	}
-	end := x + 22 + textWidth(name)*1.1 + textWidth(about)*0.85
 	if end < hostsAt-10 {
 		t.printf(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#d5dbe1"/>`+"\n", end, hostsAt-8, r.y, r.y)
 	}
