@@ -80,6 +80,7 @@ type drawing struct {
 	coloured      []int                  // transfers that have a colour of their own, in order
 	using         map[topo.Channel][]int // transfers, in order
 	roles         [][]role               // by host
+	notes         []string               // what else the legend has to say
 	b             strings.Builder
 	width, height float64
 }
@@ -431,6 +432,9 @@ func (d *drawing) legend() (keys []key) {
 				line(17, 37, "#8a97a6", d.thickness(r))(x, y)
 			})
 		}
+	}
+	for _, note := range d.notes {
+		says(0, note, nothing)
 	}
 	for k := range d.coloured {
 		says(20, cut(d.colourName(k), 24), line(0, 16, d.transferColour(k), 2.5))

@@ -528,8 +528,13 @@ func TestHalfDuplex(t *testing.T) {
 		if n := p.strokes[loadColour(1)]; n != 1 {
 			t.Errorf("%s: the full link is drawn as %d lines, want 1", name, n)
 		}
-		if texts := strings.Join(p.texts, "|"); name == "tree" && !strings.Contains(texts, "↕100 %") {
-			t.Errorf("%s: no ↕100 %% in %q", name, texts)
+		if name != "tree" {
+			continue
+		}
+		for _, want := range []string{"↕100 %", "↕ both ways together"} {
+			if !slices.Contains(p.texts, want) {
+				t.Errorf("%s: no %q in %q", name, want, p.texts)
+			}
 		}
 	}
 }
@@ -552,6 +557,32 @@ func TestLongNames(t *testing.T) {
 			t.Errorf("%s is cut to %s, want %s", s, got, want)
 		}
 	}
+}
+
+// The legend says what arrows are, where there are any.
+func TestArrows(t *testing.T) {
+	n := shape(t, topo.Shape{Kind: "star", Hosts: 40, Groups: 4}).Network()
+	const both, half = "↑ to the left, ↓ to the right", "↕ both ways together"
+	legend := func(o Options, want ...string) {
+		t.Helper()
+		texts := look(t, "arrows", Draw(topo.NewGraph(n), o)).texts
+		for _, s := range []string{both, half} {
+			if got, want := slices.Contains(texts, s), slices.Contains(want, s); got != want {
+				t.Errorf("the legend says %q: %v, want %v; the texts are %q", s, got, want, texts)
+			}
+		}
+	}
+	legend(Options{})
+	loads := Options{Load: make([]float64, 2*len(n.Links))}
+	legend(loads, both)
+	for i := range n.Links {
+		n.Links[i].Half = i%2 == 0
+	}
+	legend(loads, both, half)
+	for i := range n.Links {
+		n.Links[i].Half, n.Links[i].Back = false, n.Links[i].Rate/2
+	}
+	legend(Options{}, both)
 }
 
 // A box meets one of a crowd just if it meets one of the boxes in it.

@@ -96,6 +96,7 @@ func (d *drawing) tree() {
 	t.cutRows()
 	t.place()
 	t.draw()
+	t.notes = t.arrows()
 }
 
 // add makes the rows of a place and all below it.
@@ -328,9 +329,19 @@ func (t *treeDrawing) label(up topo.Channel) string {
 	case t.Load != nil:
 		return fmt.Sprintf("↑%.0f ↓%.0f %%", 100*t.load(up), 100*t.load(down))
 	case t.Rate(down) != t.Rate(up):
-		return "↓" + brief(t.Rate(down).Bits()) + " ↑" + brief(t.Rate(up).Bits())
+		return "↑" + brief(t.Rate(up).Bits()) + " ↓" + brief(t.Rate(down).Bits())
 	}
 	return brief(t.Rate(down).Bits())
+}
+
+// arrows are those in labels of links: the legend explains them.
+func (t *treeDrawing) arrows() (says []string) {
+	for _, a := range []struct{ arrow, says string }{{"↑", "↑ to the left, ↓ to the right"}, {"↕", "↕ both ways together"}} {
+		if slices.ContainsFunc(t.shown, func(p int) bool { return t.tree.Up[p] >= 0 && strings.Contains(t.label(t.tree.Up[p]), a.arrow) }) {
+			says = append(says, a.says)
+		}
+	}
+	return says
 }
 
 // brief leaves the unit's bit out: "540M".
