@@ -1,10 +1,13 @@
 package picture
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
+	"github.com/freshet/freshet/topo"
 	"github.com/freshet/freshet/unit"
 )
 
@@ -31,8 +34,13 @@ func (d *drawing) plane() {
 		degree[b.from]++
 		degree[b.to]++
 	}
+	single := len(bs) > max(bundlesMost, bundlesEach*k)
+	if single && d.Load != nil {
+		d.notes = append(d.notes, "a line: the fullest link between two places, either way; transfers have no lines")
+		slices.SortStableFunc(bs, func(a, b bundle) int { return cmp.Compare(d.fullest(a), d.fullest(b)) }) // the fullest on top
+	}
 	for _, b := range bs {
-		d.bundle(b, at[b.from], at[b.to])
+		d.bundle(b, at[b.from], at[b.to], single)
 	}
 	for i := range f.nodes {
 		d.node(&f.nodes[i], at[i], radius[i])
@@ -40,23 +48,59 @@ func (d *drawing) plane() {
 	d.labels(at, radius, degree)
 }
 
-// bundle draws all links between two nodes.
-func (d *drawing) bundle(b bundle, p, q point) {
+// Of more bundles than these, or than so many for each node, each is a single line: they cross so often that lines side by side are a mat.
+const (
+	bundlesMost = 24
+	bundlesEach = 2
+)
+
+// fullest is the largest load of a bundle, in either direction.
+func (d *drawing) fullest(b bundle) (most float64) {
+	for _, c := range b.channels {
+		most = max(most, d.load(c), d.load(c^1))
+	}
+	return most
+}
+
+// bundleSays is what the links of a bundle are, the fullest first, and which transfers use them.
+func (d *drawing) bundleSays(b bundle) string {
+	const linksMost, namesMost = 6, 6
+	channels := slices.SortedStableFunc(slices.Values(b.channels), func(x, y topo.Channel) int {
+		return cmp.Compare(max(d.load(y), d.load(y^1)), max(d.load(x), d.load(x^1)))
+	})
+	var says []string
+	for _, c := range channels[:min(len(channels), linksMost)] {
+		says = append(says, d.says(c))
+	}
+	if more := len(channels) - linksMost; more > 0 {
+		says = append(says, fmt.Sprintf("and %s more", count(more, "link")))
+	}
+	var names []string
+	transfers := d.crossing(channels...)
+	for _, k := range transfers[:min(len(transfers), namesMost)] {
+		names = append(names, d.Transfers[k].Name)
+	}
+	if more := len(transfers) - namesMost; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	if len(names) > 0 {
+		says = append(says, "used by "+strings.Join(names, ", "))
+	}
+	return strings.Join(says, "\n")
+}
+
+// bundle draws all links between two nodes: as a single line, or as one for each direction with those of transfers beside them.
+func (d *drawing) bundle(b bundle, p, q point, single bool) {
 	var there, back unit.Bandwidth
 	loadThere, loadBack := 0.0, 0.0
-	says, half := "", true // all of them are half duplex
-	for i, c := range b.channels {
+	half := true // all of them are half duplex
+	for _, c := range b.channels {
 		there += d.Rate(c)
 		back += d.Rate(c ^ 1)
 		loadThere, loadBack = max(loadThere, d.load(c)), max(loadBack, d.load(c^1))
 		half = half && d.Half(c)
-		switch {
-		case i < 6:
-			says += d.says(c) + "\n"
-		case i == 6:
-			says += fmt.Sprintf("and %d more links\n", len(b.channels)-i)
-		}
 	}
+	says := d.bundleSays(b)
 	length := math.Hypot(q.x-p.x, q.y-p.y)
 	if length == 0 {
 		return
@@ -70,12 +114,16 @@ func (d *drawing) bundle(b bundle, p, q point) {
 	switch {
 	case d.Load == nil:
 		line(0, d.colour(b.channels[0]), d.thickness(max(there, back)))
-	case half:
-		line(0, loadColour(loadThere), d.loadWidth(there, loadThere))
+	case single || half:
+		load := max(loadThere, loadBack)
+		line(0, loadColour(load), d.loadWidth(max(there, back), load))
 	default: // side by side
 		w, v := d.loadWidth(there, loadThere), d.loadWidth(back, loadBack)
 		line(max(1.5, w/2), loadColour(loadThere), w)
 		line(-max(1.5, v/2), loadColour(loadBack), v)
+	}
+	if single {
+		return
 	}
 	for i, k := range d.lanes(b.channels...) {
 		line(lane(i), d.transferColour(k), laneWidth)
