@@ -719,6 +719,18 @@ func TestLargeSites(t *testing.T) {
 	}
 }
 
+// Hosts of transfers are marked in rows of very many hosts, too, those that are without before others.
+func TestMarksOnStrips(t *testing.T) {
+	g := shape(t, topo.Shape{Kind: "flat", Hosts: 400, Lo: 1000, Hi: 1000})
+	o := Options{Load: make([]float64, g.Channels())}
+	o.send("x", []int{0, 200, 201, 202}, 1)
+	o.Transfers[0].Without = map[int]string{201: "starved: nothing"}
+	p := look(t, "strip", Draw(g, o))
+	if p.diamonds != 1 || p.squares != 1 || p.strokes[crossColour] != 1 {
+		t.Errorf("%d diamonds, %d squares and %d crosses, want one of each", p.diamonds, p.squares, p.strokes[crossColour])
+	}
+}
+
 // Odd networks can be drawn, and odd names.
 func TestOddNetworks(t *testing.T) {
 	deep := &topo.Network{Hosts: []topo.Host{{Name: "a"}}}

@@ -422,7 +422,7 @@ func (t *treeDrawing) names(hosts []int, room float64) string {
 	return cut(names[0], 10) + " … " + cut(names[len(names)-1], 10)
 }
 
-// strip draws many hosts as a bar: ordered, and each piece of it stands for the same number.
+// strip draws many hosts as a bar: ordered, and each piece of it stands for the same number. On a piece with hosts of transfers there is one of these.
 func (t *treeDrawing) strip(hosts []int, x, y float64) {
 	worst := func(h int) topo.Channel { // the direction that says most
 		c := t.Out(h)[0]
@@ -457,6 +457,20 @@ func (t *treeDrawing) strip(hosts []int, x, y float64) {
 			fill = loadColour(key(h))
 		}
 		t.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", x+float64(i)*pitch, y-5, pitch+0.3, 10.0, fill)
+	}
+	var marked [perLine]int // hosts with a mark, one on each piece that has any: one that is without if there is one
+	for i := range marked {
+		marked[i] = -1
+	}
+	for i, h := range ordered {
+		if at := &marked[i*perLine/len(ordered)]; len(t.roles[h]) > 0 && (*at < 0 || t.mark(h).without && !t.mark(*at).without) {
+			*at = h
+		}
+	}
+	for i, h := range marked {
+		if h >= 0 {
+			t.host(h, x+(float64(i)+0.5)*pitch, y, square)
+		}
 	}
 	what := fmt.Sprintf("%s to %s", t.Rate(worst(ordered[0])).Bits(), t.Rate(worst(ordered[len(ordered)-1])).Bits())
 	if t.Load != nil {
