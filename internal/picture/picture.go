@@ -11,7 +11,10 @@
 // file has them; if it does not say, they are in layers if links join only neighbouring ones (as in a fat tree),
 // and else as far from each other as the links between them are many (layout.go).
 //
-// Everything is the same for the same network. Squares, circles and lines say on a touch what they are.
+// Loads are greys, transfers are colours: hosts are marked by what they are in them (hosts.go), links have a line for each beside
+// that of their load, but on maps where so many lines would cross.
+//
+// Everything is the same for the same network. Hosts, circles and lines say on a touch what they are.
 package picture
 
 import (
