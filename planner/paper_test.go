@@ -2,8 +2,11 @@ package planner
 
 import (
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/freshet/freshet/internal/lp"
 )
 
 // By itself x takes the wider of its two ways, over a link that y has more use for. Planned anew on what y leaves it takes the other one.
@@ -76,6 +79,134 @@ func TestDraws(t *testing.T) {
 		}
 		if got := slices.Sorted(maps.Keys(drawn)); !slices.Equal(got, want) {
 			t.Errorf("%s: from hosts %v, want %v", mode, got, want)
+		}
+	}
+}
+
+// Transfers are planned anew in passes: x can move only once y, which comes after it, has.
+func TestClimbInPasses(t *testing.T) {
+	// The ways out of a, b and c, and the ways in: x1 is x's, and so on.
+	n := star([2]float64{110, 0}, [2]float64{100, 0}, [2]float64{50, 0}, [2]float64{0, 1000}, [2]float64{0, 1000},
+		[2]float64{1000, 60}, [2]float64{1000, 60}, [2]float64{1000, 90}, [2]float64{1000, 90})
+	ts := []Transfer{
+		{Name: "x", Sources: []int{0, 1}, Destinations: []int{3}}, // v leaves it 20 of a, and z and y nothing of b
+		{Name: "y", Sources: []int{1, 2}, Destinations: []int{4}}, // z leaves it 40 of b; c has 50
+		{Name: "z", Sources: []int{1}, Destinations: []int{5, 6}},
+		{Name: "v", Sources: []int{0}, Destinations: []int{7, 8}},
+	}
+	for _, c := range []struct {
+		mode    string
+		x, y    float64
+		through float64
+	}{{Pipeline, 20, 40, 360}, {Paper, 40, 50, 390}} {
+		_, plan := planned(t, n, Options{Mode: c.mode}, ts...)
+		if x, y := plan.Rate(Pair{0, 3}), plan.Rate(Pair{1, 4}); !near(x, c.x) || !near(y, c.y) || !near(plan.Throughput, c.through) {
+			t.Errorf("%s: x has %v, y %v, throughput %v; want %v, %v, %v", c.mode, x, y, plan.Throughput, c.x, c.y, c.through)
+		}
+	}
+}
+
+// What others leave of a link is a millionth of it at least, or nothing: less is rounding, over which no way should lead.
+func TestClimbOverNoRounding(t *testing.T) {
+	some := 0
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 71))
+		n := testTree(rng, 1+rng.IntN(4), 10, false)
+		for c := range n.rate { // sums of these are not what they seem
+			n.rate[c] /= 30 + rng.Float64()
+		}
+		p, err := New(n, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		someTransfers(t, rng, p, 4, 4, false)
+		if _, err := n.climb(p.demands, p.first, &lp.Simplex{}, func(k int, have []float64) []pipe {
+			for c, h := range have {
+				if h != 0 && h < 1e-6*n.rate[c] {
+					t.Fatalf("seed %d: others leave %v of capacity %d, which has %v", seed, h, c, n.rate[c])
+				}
+				if h == 0 {
+					some++
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if some < 100 {
+		t.Errorf("%d capacities are full: too few to tell", some)
+	}
+}
+
+// A plan of which no pipeline is worth more than it costs is not tried; and a program in which very many columns are that nobody wants begins anew. Exchanges
+// tell: nothing else does.
+func TestClimbSavesTime(t *testing.T) {
+	n := star([2]float64{100, 0}, [2]float64{150, 0}, [2]float64{500, 1000}, [2]float64{500, 1000}, [2]float64{400, 0}, [2]float64{0, 300})
+	p, err := New(n, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range []Transfer{{Name: "x", Sources: []int{0, 1}, Destinations: []int{2, 3}}, {Name: "y", Sources: []int{4}, Destinations: []int{5}}} {
+		if _, err := p.Add(tr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	row := func(k int, hosts ...int32) pipe {
+		q, ok := n.pipe(k, hosts)
+		if !ok {
+			t.Fatal(hosts)
+		}
+		return q
+	}
+	begin := []pipe{row(0, 0, 2, 3), row(1, 4, 5)} // x is worth 200
+	steps := func(fresh func(k int) []pipe) int {
+		t.Helper()
+		solver := &lp.Simplex{}
+		pipes, err := n.climb(p.demands, begin, solver, func(k int, have []float64) []pipe { return fresh(k) })
+		if err != nil || !slices.EqualFunc(pipes, begin, func(a, b pipe) bool { return name(&a) == name(&b) }) {
+			t.Fatal("a worse plan was taken", pipes, err)
+		}
+		return solver.Steps
+	}
+	// From the other source, but to one destination alone: a byte of that costs nothing, and there are 150 only.
+	copies := func(times int) func(k int) []pipe {
+		return func(k int) (fresh []pipe) {
+			for range times {
+				fresh = append(fresh, row(0, 1, 2))
+			}
+			return fresh[:times*(1-k)]
+		}
+	}
+	none := steps(func(int) []pipe { return nil })
+	if got := steps(func(k int) []pipe { return begin[k : k+1] }); got != none {
+		t.Errorf("planned as before: %d exchanges, without that %d", got, none)
+	}
+	tried := steps(copies(900))
+	if many := steps(copies(1100)); tried <= none || many != tried+none {
+		t.Errorf("%d exchanges to begin with, %d when a plan of 900 pipelines is tried, %d of 1100; want more, and more by as many as to begin with", none, tried, many)
+	}
+}
+
+// Of sources that are as near as each other, that goes on which has fewer destinations so far.
+func TestGrownByFewestDestinations(t *testing.T) {
+	n := newNetwork(4, []string{"a", "b", "d1", "d2", "sa", "sb"}, []edge{
+		{0, 4, 1000, 1000, false}, {1, 5, 1000, 1000, false},
+		{4, 2, 1000, 1000, false}, {4, 3, 1000, 1000, false}, {5, 2, 1000, 1000, false}, {5, 3, 1000, 1000, false},
+	}, nil)
+	_, walks := grownOn(t, n, Transfer{Sources: []int{0, 1}, Destinations: []int{2, 3}})
+	if want := [][]int32{{0, 2}, {1, 3}}; !slices.EqualFunc(walks, want, slices.Equal[[]int32]) {
+		t.Errorf("%v, want %v", walks, want)
+	}
+}
+
+// Flat draws no source from which there is no way.
+func TestDrawsWhoHasAWay(t *testing.T) {
+	n := star([2]float64{0, 300}, [2]float64{100, 100}, [2]float64{0, 300}, [2]float64{1000, 1000})
+	for seed := range uint64(20) {
+		_, plan := planned(t, n, Options{Mode: Flat, Seed: seed}, Transfer{Name: "x", Sources: []int{0, 1, 2}, Destinations: []int{3}})
+		if len(plan.Flows) != 1 || plan.Flows[0].Hosts[0] != 1 {
+			t.Errorf("seed %d: %v, want one flow from host 1", seed, plan.Flows)
 		}
 	}
 }
