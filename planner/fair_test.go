@@ -171,3 +171,18 @@ func TestFairnessOfManyPairsByWeight(t *testing.T) {
 		}
 	}
 }
+
+// Weights count in first plans, and in all modes where rates are shared by fairness alone.
+func TestFairnessByWeightInAllModes(t *testing.T) {
+	n := star([2]float64{100, 0}, [2]float64{0, 1000}, [2]float64{0, 1000}, [2]float64{0, 1000})
+	ts := []Transfer{{Name: "x", Weight: 6, Sources: []int{0}, Destinations: []int{1}}, {Name: "y", Weight: 3, Sources: []int{0}, Destinations: []int{2}}, {Name: "z", Sources: []int{0}, Destinations: []int{3}}}
+	for _, mode := range Modes {
+		p, plan := planned(t, n, Options{Mode: mode, MaxMin: true}, ts...)
+		for k, want := range []float64{60, 30, 10} {
+			at := Pair{k, 1 + k}
+			if got, first := plan.Rate(at), p.First().Rate(at); !near(got, want) || !near(first, want) {
+				t.Errorf("%s: transfer %d has %v, at first %v; want %v", mode, k, got, first, want)
+			}
+		}
+	}
+}

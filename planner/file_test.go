@@ -141,6 +141,33 @@ func TestFinish(t *testing.T) {
 	}
 }
 
+// What is left over when others are through is shared out by weight; and a pipeline that crosses a link twice has half of it.
+func TestFinishByWeight(t *testing.T) {
+	n := star([2]float64{100, 0}, [2]float64{0, 1000}, [2]float64{0, 1000}, [2]float64{0, 1000})
+	p, plan := planned(t, n, Options{MaxMin: true},
+		Transfer{Name: "x", Size: 500 + 2000./3, Weight: 2, Sources: []int{0}, Destinations: []int{1}}, // at 50 for 10 s, and at two thirds of 100
+		Transfer{Name: "y", Size: 250 + 1000./3 + 100, Sources: []int{0}, Destinations: []int{2}},      // at 25, at one third, and alone
+		Transfer{Name: "z", Size: 250, Sources: []int{0}, Destinations: []int{3}})
+	if got, want := p.Finish(plan), []float64{20, 21, 10}; !slices.EqualFunc(got, want, near) {
+		t.Errorf("through after %v, want %v s", got, want)
+	}
+	// From s over to far, back to near, over again to far2; then what goes over is narrower than it was planned for.
+	n = newNetwork(4, []string{"s", "near", "far", "far2", "s0", "s1"}, []edge{
+		{4, 5, 1000, 1000, false}, {0, 4, 1000, 1000, false}, {1, 4, 1000, 1000, false}, {2, 5, 1000, 1000, false}, {3, 5, 1000, 1000, false},
+	}, nil)
+	p, _ = planned(t, n, Options{}, Transfer{Name: "x", Size: 1000, Sources: []int{0}, Destinations: []int{1, 2, 3}})
+	q, _ := n.pipe(0, []int32{0, 2, 1, 3})
+	plan = p.result([]pipe{q}, []float64{500})
+	for _, c := range []struct{ over, want float64 }{{1000, 2}, {100, 20}} {
+		if err := p.SetRate(0, c.over); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Finish(plan); !near(got[0], c.want) {
+			t.Errorf("over a link of %v through after %v, want %v s", c.over, got[0], c.want)
+		}
+	}
+}
+
 // What is in use by transfers that never end, and by those of which some destination gets nothing, is not there for others.
 func TestFinishBesideOthers(t *testing.T) {
 	n := star([2]float64{125e6, 125e6}, [2]float64{125e6, 125e6}, [2]float64{125e6, 125e6}, [2]float64{125e6, 125e6})

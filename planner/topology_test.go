@@ -79,6 +79,55 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// Who is out of reach is listed by transfer, each once, as long as the transfer is there and the link carries nothing.
+func TestUnreachableComesAndGoes(t *testing.T) {
+	n := star([2]float64{100, 100}, [2]float64{100, 100}, [2]float64{100, 100}, [2]float64{100, 0})
+	p, plan := planned(t, n, Options{}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2}}, Transfer{Name: "y", Sources: []int{1}, Destinations: []int{0, 3}}, Transfer{Name: "z", Sources: []int{1}, Destinations: []int{2}})
+	down := func(h int) int { return int(n.out[h][0] ^ 1) } // the channel by which h gets what it gets
+	for _, c := range []struct {
+		what   string
+		change func() error
+		want   []Pair
+	}{
+		{"at first", func() error { return nil }, []Pair{{1, 3}}},
+		{"nothing comes to h3", func() error { return p.SetRate(down(2), 0) }, []Pair{{0, 2}, {1, 3}, {2, 2}}},
+		{"still nothing", func() error { return p.SetRate(down(2), 0) }, []Pair{{0, 2}, {1, 3}, {2, 2}}},
+		{"one more", func() error {
+			_, err := p.Add(Transfer{Name: "w", Sources: []int{0}, Destinations: []int{3, 1, 2}})
+			return err
+		}, []Pair{{0, 2}, {1, 3}, {2, 2}, {3, 3}, {3, 2}}},
+		{"one less", func() error { p.Remove(0); return nil }, []Pair{{1, 3}, {2, 2}, {3, 3}, {3, 2}}},
+		{"something comes to h3 again", func() error { return p.SetRate(down(2), 50) }, []Pair{{1, 3}, {3, 3}}},
+		{"and nothing again", func() error { return p.SetRate(down(2), 0) }, []Pair{{1, 3}, {2, 2}, {3, 3}, {3, 2}}},
+	} {
+		if err := c.change(); err != nil {
+			t.Fatal(err)
+		}
+		plan = finished(t, p)
+		var got []Pair
+		for _, u := range plan.Unreachable {
+			got = append(got, Pair{u.Transfer, u.Destination})
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+}
+
+// A pipeline that is there twice is one flow.
+func TestOneFlowOfEachPipeline(t *testing.T) {
+	n := star([2]float64{100, 100}, [2]float64{100, 100}, [2]float64{100, 100})
+	p, _ := planned(t, n, Options{}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2}})
+	there, _ := n.pipe(0, []int32{0, 1, 2})
+	round, _ := n.pipe(0, []int32{0, 2, 1})
+	plan := p.result([]pipe{there, round, there}, []float64{10, 20, 30})
+	plan.bound(200, "")
+	sound(t, p, plan)
+	if got, want := fmt.Sprint(plan.Flows), "[{0 [0 1 2] 40} {0 [0 2 1] 20}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestSameSeedSamePlan(t *testing.T) {
 	for _, mode := range Modes {
 		made := func(seed uint64) string {
