@@ -146,6 +146,22 @@ func TestOptimumOnHubs(t *testing.T) {
 	}
 }
 
+// What all can have at once is found greedily where destinations are many, and may be less than what the plan gives to each: then it is that.
+func TestThetaIsNoLessThanAllHave(t *testing.T) {
+	for _, o := range []Options{{Floor: 1}, {MaxMin: true}} {
+		rng := rand.New(rand.NewPCG(6, 79))
+		n := randomHubs(rng, few+3)
+		s, d := n.draw(rng, 1, few+1)
+		p, plan := planned(t, n, o, Transfer{Sources: ints(s), Destinations: ints(d)})
+		if p.theta.theta > plan.MinRate*(1-1e-3) {
+			t.Fatalf("%+v: theta %v, the smallest rate %v: nothing to tell", o, p.theta.theta, plan.MinRate)
+		}
+		if plan.Theta != plan.MinRate || plan.Theta > p.theta.bound {
+			t.Errorf("%+v: theta %v, at most %v; the smallest rate is %v", o, plan.Theta, p.theta.bound, plan.MinRate)
+		}
+	}
+}
+
 // A cover is the cheapest that there is, and what is proved of it is no more than that.
 func TestCover(t *testing.T) {
 	cheaper := 0
