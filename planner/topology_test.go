@@ -79,6 +79,37 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// One pipeline for each destination has nearly what several have.
+func TestSingleIsNearTheBound(t *testing.T) {
+	for _, c := range []struct {
+		kind string
+		want float64 // of the bound
+	}{{"intrigger", 0.94}, {"skewed", 0.86}} {
+		n, ts := problem(t, topo.Shape{Kind: c.kind, Hosts: 400, Seed: 1}, 50, 10, 10)
+		p, _ := planned(t, n, Options{}, ts...)
+		plan, err := p.In(Single)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sound(t, p, plan)
+		if plan.Throughput < c.want*plan.Bound {
+			t.Errorf("%s: %.3f of the bound, want %v", c.kind, plan.Throughput/plan.Bound, c.want)
+		}
+	}
+}
+
+// Who has nothing in the optimum has a pipeline all the same, over which the floor comes.
+func TestSingleServesEverybody(t *testing.T) {
+	n := star([2]float64{900, 0}, [2]float64{900, 900}, [2]float64{900, 900}, [2]float64{0, 900}) // all want what the first one sends
+	x, y := Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2}}, Transfer{Name: "y", Sources: []int{0}, Destinations: []int{3}}
+	if _, plan := planned(t, n, Options{}, x, y); plan.Rate(Pair{1, 3}) > 1 {
+		t.Fatal("y has something in the optimum: nothing to tell")
+	}
+	if _, plan := planned(t, n, Options{Mode: Single, Floor: 0.5}, x, y); !near(plan.Floor, 225) || !near(plan.Rate(Pair{1, 3}), 225) || !near(plan.Rate(Pair{0, 1}), 675) {
+		t.Errorf("floor %v, x has %v, y %v; want 225, 675, 225", plan.Floor, plan.Rate(Pair{0, 1}), plan.Rate(Pair{1, 3}))
+	}
+}
+
 // Who is out of reach is listed by transfer, each once, as long as the transfer is there and the link carries nothing.
 func TestUnreachableComesAndGoes(t *testing.T) {
 	n := star([2]float64{100, 100}, [2]float64{100, 100}, [2]float64{100, 100}, [2]float64{100, 0})
