@@ -119,3 +119,46 @@ func TestDependentColumns(t *testing.T) {
 		t.Errorf("sound: %v, with %v", sound, head)
 	}
 }
+
+// ringed is a program of columns that are in two rows each, round in a circle. Its basis of all columns, in their order, is one where pivots of a tenth of what is beside
+// them cost least, one after the other: what comes to the last row is ten times as much each time, beside its 1. At the optimum all columns and all prices are 1.
+func ringed(m int) *Program {
+	p := &Program{}
+	for range m - 1 {
+		p.Row(1.1)
+	}
+	last := p.Row(2)
+	p.Column(2, Entry{last, 1}, Entry{last - 1, 1})
+	for i := last - 1; i > 0; i-- {
+		p.Column(1.1, Entry{i, 0.1}, Entry{i - 1, 1})
+	}
+	p.Column(1.1, Entry{0, 0.1}, Entry{last, 1})
+	return p
+}
+
+// What factors lose is solved for once more, and if that does not help pivots are larger from then on.
+func TestLostByRounding(t *testing.T) {
+	for _, c := range []struct {
+		rows   int
+		strict bool
+	}{{8, false}, {10, false}, {12, false}, {16, false}, {20, false}, {50, true}, {80, true}} {
+		p := ringed(c.rows)
+		s := &Simplex{prog: p}
+		s.grow()
+		for j := range s.head {
+			s.head[j] = int32(j)
+		}
+		if !s.refresh() {
+			t.Fatalf("%d rows: the basis is not feasible", c.rows)
+		}
+		if wrong := largest(s.wrong(s.b, s.x)); wrong > 1e-9 || s.f.strict != c.strict {
+			t.Errorf("%d rows: equations are wrong by %v, strict: %v; want less than 1e-9, %v", c.rows, wrong, s.f.strict, c.strict)
+		}
+		sol := s.answer()
+		for _, v := range append(sol.X, sol.Y...) {
+			if math.Abs(v-1) > 1e-9 {
+				t.Fatalf("%d rows: columns %v and prices %v are not all 1", c.rows, sol.X, sol.Y)
+			}
+		}
+	}
+}

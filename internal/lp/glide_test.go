@@ -69,6 +69,38 @@ func TestGlide(t *testing.T) {
 	}
 }
 
+// Two columns that are nearly the same may both come into the basis, which cannot hold them when it is factored anew. One waits then with what it has, and
+// the vertex is worth no less.
+func TestBeginWithColumnsNearlyTheSame(t *testing.T) {
+	for seed := range uint64(12) {
+		p := &Program{}
+		a, b := p.Row(1), p.Row(1)
+		p.Column(1, Entry{a, 1}, Entry{b, 1})
+		p.Column(1, Entry{a, 1}, Entry{b, 1 + 5e-8})
+		x, value := []float64{0.6, 0.4 - 1e-8}, 1.0
+		for range 250 { // exchanges enough for two factorings
+			p.Column(1, Entry{p.Row(0.3), 1})
+			x, value = append(x, 0.2), value+0.2
+		}
+		s := &Simplex{Seed: seed}
+		if err := s.Begin(p, x); err != nil {
+			t.Fatal(err)
+		}
+		vertex := 0.0
+		for i, v := range s.head {
+			if s.x[i] < -1e-8 {
+				t.Errorf("seed %d: the vertex has %v at %d", seed, s.x[i], i)
+			}
+			if v >= 0 {
+				vertex += p.Cost[v] * s.x[i] * s.scale
+			}
+		}
+		if vertex < value-1e-6 {
+			t.Errorf("seed %d: the vertex is worth %v, and the point that it is found from %v", seed, vertex, value)
+		}
+	}
+}
+
 // A floor that cannot be held, or not together with others, is missed; and the answer says so.
 func TestGlideMissesFloors(t *testing.T) {
 	var p Program

@@ -248,6 +248,69 @@ func TestThinRows(t *testing.T) {
 	}
 }
 
+// Rows that tie are no obstacle, nor are some that have nothing: few steps, whatever tells them apart, and one optimum.
+func TestTies(t *testing.T) {
+	for _, c := range []struct {
+		rows, cols int
+		steps      int // of all seeds together; half as many, and fewer, were counted
+	}{{60, 160, 600}, {120, 320, 1400}, {300, 300, 3000}, {300, 800, 4500}} {
+		steps := 0
+		for seed := range uint64(3) {
+			p := random(rand.New(rand.NewPCG(seed, 11)), c.rows, c.cols, true, false) // one row in 20 has nothing
+			one, other := &Simplex{Seed: seed}, &Simplex{Seed: seed + 100}
+			_, got := solved(t, one, p)
+			if _, want := solved(t, other, p); math.Abs(got-want) > 2e-7*want {
+				t.Errorf("seed %d, %d rows: %v, and %v by another seed", seed, c.rows, got, want)
+			}
+			steps += one.Steps
+		}
+		if steps > c.steps {
+			t.Errorf("%d rows, %d columns: %d steps, want %d at most", c.rows, c.cols, steps, c.steps)
+		}
+	}
+}
+
+// Which of two rows that tie has the price is as the seed moves them, the same each time.
+func TestSeedTellsTiesApart(t *testing.T) {
+	first := 0
+	for seed := range uint64(40) {
+		var p Program
+		a, b := p.Row(1), p.Row(1)
+		p.Column(1, Entry{a, 1}, Entry{b, 1})
+		sol, _ := solved(t, &Simplex{Seed: seed}, &p)
+		if again, _ := solved(t, &Simplex{Seed: seed}, &p); again.Y[a] != sol.Y[a] {
+			t.Errorf("seed %d: prices %v, and then %v", seed, sol.Y, again.Y)
+		}
+		if sol.Y[a] > 0 {
+			first++
+		}
+	}
+	if first < 10 || first > 30 {
+		t.Errorf("the first row has the price %d times of 40, want about half", first)
+	}
+}
+
+// Of two rows that nearly tie the seed may take the wrong one for the narrower. Then the answer is what the basis has for the rows as they were moved, scaled down: it
+// can be done all the same, and is two ten-millionths below the optimum at most.
+func TestScaledDown(t *testing.T) {
+	scaled := 0
+	for seed := range uint64(40) {
+		var p Program
+		a, b := p.Row(1000), p.Row(1000*(1+3e-8))
+		p.Column(1, Entry{a, 1}, Entry{b, 1})
+		sol, got := solved(t, &Simplex{Seed: seed}, &p)
+		if sol.X[0] > 1000 || got < 1000*(1-2e-7) {
+			t.Errorf("seed %d: %.9f, want 1000 or 0.0002 less", seed, got)
+		}
+		if sol.X[0] < 1000 {
+			scaled++
+		}
+	}
+	if scaled < 5 {
+		t.Errorf("%d of 40 took the wrong row: too few to tell", scaled)
+	}
+}
+
 func TestDeterministic(t *testing.T) {
 	var first Solution
 	for i := range 2 {
