@@ -1,10 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/freshet/freshet/planner"
 	"github.com/freshet/freshet/topo"
@@ -143,5 +148,97 @@ func TestExplainFolds(t *testing.T) {
 		if !strings.Contains(out.String(), "Of 2500 destinations ") {
 			t.Errorf("%s: there is no overview:\n%s", mode, &out)
 		}
+	}
+}
+
+// Nor are thousands of flows, and a flow past very many hosts is one line all the same.
+func TestFlowsFold(t *testing.T) {
+	g, ts := drawn(t, topo.Shape{Kind: "flat", Hosts: 400, Seed: 1}, 103, 1, 1)
+	ts[0] = planner.Transfer{Name: "long", Sources: []int{0}}
+	ts[1] = planner.Transfer{Name: "short", Sources: []int{0}}
+	for h := 1; h <= 20; h++ {
+		ts[0].Destinations = append(ts[0].Destinations, h)
+		if h < 12 {
+			ts[1].Destinations = append(ts[1].Destinations, h)
+		}
+	}
+	v := viewed(t, g, ts, planner.Pipeline, planner.Options{MaxMin: true}) // so that each has a flow
+	var out strings.Builder
+	v.flows(&out)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if got, want := lines[len(lines)-1], fmt.Sprintf("and %d more; --json has all", len(v.plan.Flows)-100); len(v.plan.Flows) < 102 || got != want || len(lines) != 2*102+1 {
+		t.Errorf("%d lines of %d flows, the last %q, want %q", len(lines), len(v.plan.Flows), got, want)
+	}
+	for _, line := range lines {
+		switch names := strings.Split(line, " → "); {
+		case strings.HasPrefix(line, "long ") && len(names) > 1:
+			if len(names) != 12 || names[6] != "… 10 …" {
+				t.Errorf("%q, want 6 names, the last 5, and that 10 are between", line)
+			}
+		case strings.HasPrefix(line, "short ") && len(names) > 1 && len(names) != 12:
+			t.Errorf("%q, want all 12 names", line)
+		}
+	}
+}
+
+// What steps took is time that the modes took which need them.
+func TestCompareAddsSteps(t *testing.T) {
+	g, ts := drawn(t, topo.Shape{Kind: "flat", Hosts: 10, Seed: 1}, 2, 2, 3)
+	v := viewed(t, g, ts, planner.Optimal, planner.Options{})
+	v.took = 1000 * time.Hour
+	modes, err := v.compare(t.Context(), func(plan func()) { plan() })
+	if err != nil || len(modes) != len(planner.Modes) {
+		t.Fatal(modes, err)
+	}
+	for _, m := range modes {
+		if got, want := m.PlanningS >= v.took.Seconds(), m.Mode == planner.Optimal || m.Mode == planner.Single; got != want {
+			t.Errorf("%s: planned in %v s; what steps took is in it: %v, want %v", m.Mode, m.PlanningS, got, want)
+		}
+	}
+}
+
+// Paper and single have half of the time that they are given for what they do when the bound is there: on a problem whose bound takes longer than all of it,
+// paper has still planned anew.
+func TestWithinIsHalved(t *testing.T) {
+	dir := t.TempDir()
+	net, transfers := filepath.Join(dir, "net.yaml"), filepath.Join(dir, "transfers.yaml")
+	_, ts := drawn(t, topo.Shape{Kind: "fattree", Hosts: 400, Seed: 1}, 20, 3, 40)
+	text := "transfers:\n"
+	hosts := func(list []int) string {
+		var names []string
+		for _, h := range list {
+			names = append(names, fmt.Sprint("h", h+1))
+		}
+		return strings.Join(names, ", ")
+	}
+	for _, tr := range ts {
+		text += fmt.Sprintf("- {name: %s, sources: [%s], destinations: [%s]}\n", tr.Name, hosts(tr.Sources), hosts(tr.Destinations))
+	}
+	if err := os.WriteFile(transfers, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) []byte {
+		t.Helper()
+		var out bytes.Buffer
+		root := newRoot()
+		root.SetOut(&out)
+		root.SetArgs(args)
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	run("topo", "generate", "fattree", "--hosts", "400", "--seed", "1", "-o", net)
+	throughput := func(args ...string) float64 {
+		t.Helper()
+		var d struct{ Throughput float64 }
+		if err := json.Unmarshal(run(append([]string{"plan", net, transfers, "--floor", "0", "--json"}, args...)...), &d); err != nil {
+			t.Fatal(err)
+		}
+		return d.Throughput
+	}
+	grown, climbed := throughput("--mode", "pipeline", "--work", "1"), throughput("--mode", "paper", "--within", "600ms")
+	if climbed < 1.05*grown {
+		t.Errorf("paper has %v within the time, and pipeline %v", climbed, grown)
 	}
 }
