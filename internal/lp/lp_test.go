@@ -194,6 +194,41 @@ func TestRightSidesChange(t *testing.T) {
 	}
 }
 
+// What cannot be repaired after right sides have changed begins anew: here a row lacks something, and what it has is too little to divide by; and here nearly all rows
+// lack something, which is more exchanges than to begin anew.
+func TestNotRepaired(t *testing.T) {
+	var p Program
+	a, b := p.Row(1), p.Row(1)
+	p.Column(1, Entry{a, 1}, Entry{b, 5e-8})
+	s := &Simplex{}
+	if _, got := solved(t, s, &p); math.Abs(got-1) > 1e-9 {
+		t.Fatalf("%v, want 1", got)
+	}
+	p.B[b] = 0
+	if s.grow(); s.refresh() || s.repair() {
+		t.Error("the basis is feasible")
+	}
+	if _, got := solved(t, s, &p); got != 0 {
+		t.Errorf("with nothing in the second row %v, want 0", got)
+	}
+
+	rng := rand.New(rand.NewPCG(1, 8))
+	many := random(rng, 600, 2000, false, false)
+	solved(t, s, many)
+	for i := range many.B {
+		many.B[i] = 100 + 900*rng.Float64()
+	}
+	s.grow()
+	before := s.Steps
+	if s.refresh() || s.repair() || s.Steps-before != 200+len(many.B)/4 {
+		t.Errorf("the basis is feasible after %d exchanges", s.Steps-before)
+	}
+	_, got := solved(t, s, many)
+	if _, want := solved(t, &Simplex{Seed: 1}, many); math.Abs(got-want) > 1e-5*(1+want) {
+		t.Errorf("%v from where it was, %v anew", got, want)
+	}
+}
+
 // A floor that is held already takes no step, whether it is new or has become lower.
 func TestFloorsThatAreHeld(t *testing.T) {
 	for seed := range uint64(100) {
