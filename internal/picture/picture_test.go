@@ -514,6 +514,19 @@ func TestStarved(t *testing.T) {
 	}
 }
 
+// A diamond beside a square does not lie on it, but for half a stroke.
+func TestDiamondsFit(t *testing.T) {
+	d := &drawing{}
+	d.shape(mark{source: "#000"}, 0, 0, square, "#fff")
+	var left float64
+	if _, err := fmt.Sscanf(d.b.String(), `<path d="M%f`, &left); err != nil {
+		t.Fatal(err)
+	}
+	if room := pitch - square/2; -left > room {
+		t.Errorf("a diamond is %g wide to each side, and the next square begins after %g", -left, room)
+	}
+}
+
 // Rows of a tree are as high as what is drawn in them, and the legend has as many rows as it takes.
 func TestRoomForFlows(t *testing.T) {
 	g := shape(t, topo.Shape{Kind: "star", Hosts: 40, Groups: 4})

@@ -14,7 +14,7 @@ const (
 	bend       = 90.0 // of a link, from left to right; the rest of it is level
 	drop       = 14.0 // of a switch with hosts, below these, if links leave it to the right
 	square     = 9.0
-	pitch      = 13.0 // of squares: diamonds fit beside each other
+	pitch      = 13.0 // of squares; a diamond beside one touches it
 	perLine    = 40   // squares
 	linesMost  = 5
 	labelWide  = 180.0 // at least, of what is written of rows
