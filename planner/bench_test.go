@@ -129,12 +129,12 @@ func BenchmarkPlan(b *testing.B) {
 }
 
 // BenchmarkSolver is how long column generation takes from the first pipelines to the proven optimum, without floors, where the one or the other solver has
-// all of its programs; and with the one that glides at first, as plans are made.
+// all of its programs; and with PDHG at first, as plans are made.
 //
 //	go test ./planner -run '^$' -bench Solver -benchtime 1x -cpu 1
 func BenchmarkSolver(b *testing.B) {
 	for _, dests := range []int{10, 50} {
-		for _, name := range []string{"glide and simplex", "simplex", "HiGHS"} {
+		for _, name := range []string{"PDHG and simplex", "simplex", "HiGHS"} {
 			b.Run(fmt.Sprintf("dests=%d/%s", dests, name), func(b *testing.B) {
 				n, ts := problem(b, topo.Shape{Kind: "intrigger", Hosts: 400, Seed: 1}, 50, 10, dests)
 				p, err := New(n, Options{})
@@ -155,14 +155,14 @@ func BenchmarkSolver(b *testing.B) {
 					b.Fatal(err)
 				}
 				for b.Loop() {
-					g := n.generate(p.demands, p.even(), n.rate, p.first)
-					if name != "glide and simplex" {
-						g.glide = nil
+					g := n.colgen(p.demands, p.ones(), n.rate, p.first)
+					if name != "PDHG and simplex" {
+						g.pdhg = nil
 					}
 					var solving time.Duration
-					g.market.solver = timed{g.market.solver, &solving}
+					g.master.solver = timed{g.master.solver, &solving}
 					if name == "HiGHS" {
-						g.market.solver = timed{other, &solving}
+						g.master.solver = timed{other, &solving}
 					}
 					began := time.Now()
 					rounds := 1

@@ -192,7 +192,7 @@ func TestBestIsBest(t *testing.T) {
 				value[h] += rng.Float64()
 			}
 		}
-		worth := func(walks [][]int32) (sum float64) {
+		profitOf := func(walks [][]int32) (sum float64) {
 			for _, w := range walks {
 				p, _ := n.pipe(0, w)
 				for _, h := range w[1:] {
@@ -205,8 +205,8 @@ func TestBestIsBest(t *testing.T) {
 			return sum
 		}
 		best, spanning := 0.0, math.Inf(-1)
-		forests(s, d, false, func(w [][]int32) { best = max(best, worth(w)) })
-		forests(s, d, true, func(w [][]int32) { spanning = max(spanning, worth(w)) })
+		forests(s, d, false, func(w [][]int32) { best = max(best, profitOf(w)) })
+		forests(s, d, true, func(w [][]int32) { spanning = max(spanning, profitOf(w)) })
 		sub := n.subtree(s, d)
 		p := &pricer{net: n, price: price}
 		values := make([]float64, len(sub.place))
@@ -214,16 +214,16 @@ func TestBestIsBest(t *testing.T) {
 			values[i] = value[h]
 		}
 		walks, profit := p.best(sub, values)
-		if math.Abs(profit-best) > 1e-9 || math.Abs(worth(walks)-best) > 1e-9 {
-			t.Fatalf("seed %d: said %v, %v are worth %v, the best is %v", seed, profit, walks, worth(walks), best)
+		if math.Abs(profit-best) > 1e-9 || math.Abs(profitOf(walks)-best) > 1e-9 {
+			t.Fatalf("seed %d: said %v, %v are worth %v, the best is %v", seed, profit, walks, profitOf(walks), best)
 		}
 		for i := range values {
 			values[i] += 1000
 		}
 		walks, _ = p.best(sub, values)
 		served(t, s, d, walks)
-		if math.Abs(worth(walks)-spanning) > 1e-9 {
-			t.Fatalf("seed %d: %v serve all and are worth %v, the best is %v", seed, walks, worth(walks), spanning)
+		if math.Abs(profitOf(walks)-spanning) > 1e-9 {
+			t.Fatalf("seed %d: %v serve all and are worth %v, the best is %v", seed, walks, profitOf(walks), spanning)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestBestIsBest(t *testing.T) {
 // reference is what best says the profit is, by putting each number of walks with each, child after child.
 func reference(net *Network, price []float64, t *subtree, value []float64) (profit float64) {
 	type band struct {
-		worth         map[int]float64
+		profit        map[int]float64
 		through, lend float64
 	}
 	bands := make([]band, len(t.place))
@@ -240,13 +240,13 @@ func reference(net *Network, price []float64, t *subtree, value []float64) (prof
 		if c := t.up[i]; c >= 0 {
 			up, down = price[net.capacity[c]], price[net.capacity[c^1]]
 		}
-		b := band{worth: map[int]float64{0: 0}, through: math.Inf(-1), lend: math.Inf(-1)}
+		b := band{profit: map[int]float64{0: 0}, through: math.Inf(-1), lend: math.Inf(-1)}
 		switch {
 		case t.kind[i] == dest:
-			b.worth[-1], b.through = value[i]-down, value[i]-down-up
+			b.profit[-1], b.through = value[i]-down, value[i]-down-up
 		case t.kind[i] == source:
 			for n := range int(t.all[i]) + 1 {
-				b.worth[n] = -up * float64(n)
+				b.profit[n] = -up * float64(n)
 			}
 		default:
 			acc := [tokens]map[int]float64{{0: 0}, {}, {}}
@@ -259,7 +259,7 @@ func reference(net *Network, price []float64, t *subtree, value []float64) (prof
 				}
 				for k := range tokens {
 					for n, v := range acc[k] {
-						for d, w := range bands[ch].worth {
+						for d, w := range bands[ch].profit {
 							if d > 0 {
 								put(fed, n+d, v+w)
 							} else {
@@ -285,13 +285,13 @@ func reference(net *Network, price []float64, t *subtree, value []float64) (prof
 				} else {
 					v -= float64(n) * up
 				}
-				if b.worth[n] = v; math.IsInf(v, -1) {
-					delete(b.worth, n)
+				if b.profit[n] = v; math.IsInf(v, -1) {
+					delete(b.profit, n)
 				}
 			}
 			b.through, b.lend = at(needy, 0)-up-down, at(fed, 0)-up-down
 			if t.up[i] == -1 {
-				profit += b.worth[0]
+				profit += b.profit[0]
 			}
 		}
 		bands[i] = b

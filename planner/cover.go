@@ -17,13 +17,13 @@ type cover struct {
 // mostCovered is up to how many destinations of a transfer a cover is looked for: seconds for as many as that, minutes for twice as many.
 const mostCovered = 500
 
-// cover finds the cheapest one at tolls t; none costs less than least. Pipelines that serve each destination once may have to cost more: where three can
+// cover finds the cheapest one where legs cost t; none costs less than least. Pipelines that serve each destination once may have to cost more: where three can
 // pass on to a fourth alone, and that to each of them, two pipelines serve all four, and so do halves of the three that lead over the fourth to another.
 //
 // It is a linear program of pipelines with a row for each destination, whose price is what the destination pays. More pipelines come as in all programs
-// here: those that cost less than their destinations pay. If certain is set the tables of surely say which do, and the
+// here: those that cost less than their destinations pay. If certain is set the tables of heldKarp say which do, and the
 // answer is exact; else they are found greedily, and least is not known: 0. When somebody has enough it is the cheapest so far.
-func (p *pricer) cover(t *tolls, certain bool) (c cover, least float64) {
+func (p *pricer) cover(t *legCosts, certain bool) (c cover, least float64) {
 	price := func(row []int32) (sum float64) {
 		before := int32(root)
 		for _, d := range row {
@@ -43,7 +43,7 @@ func (p *pricer) cover(t *tolls, certain bool) (c cover, least float64) {
 	}
 	var once [][]int32
 	if value := make([]float64, t.n); certain {
-		once, _ = p.surely(t, value, true)
+		once, _ = p.heldKarp(t, value, true)
 	} else {
 		once, _ = greedily(t, value, true, p.net.enough)
 	}
@@ -136,8 +136,8 @@ func (p *pricer) cover(t *tolls, certain bool) (c cover, least float64) {
 }
 
 // dearest are pipelines of sets of destinations that pay more than they cost, and by how much one does at most: of those with the same
-// highest destination the one that does most. The tables are those that surely has left behind.
-func (p *pricer) dearest(t *tolls, value []float64) (rows [][]int32, most float64) {
+// highest destination the one that does most. The tables are those that heldKarp has left behind.
+func (p *pricer) dearest(t *legCosts, value []float64) (rows [][]int32, most float64) {
 	sum := p.total
 	best, gain := make([]int, t.n), make([]float64, t.n)
 	for s := 1; s < 1<<t.n; s++ {

@@ -179,9 +179,9 @@ func TestCover(t *testing.T) {
 		}
 		p := &pricer{net: n, price: testPrices(rng, n)}
 		l := n.legs(s, d)
-		p.tolls.of(l, p.price)
-		got, least := p.cover(&p.tolls, true)
-		greedy, _ := p.cover(&p.tolls, false)
+		p.legCosts.of(l, p.price)
+		got, least := p.cover(&p.legCosts, true)
+		greedy, _ := p.cover(&p.legCosts, false)
 		want := cheapestCover(t, p, s, d)
 		if math.Abs(got.cost-want) > 1e-6*(1+want) || least > want+1e-9 || least < want-1e-6*(1+want) || greedy.cost < want-1e-6*(1+want) {
 			t.Fatalf("seed %d: a cover of %v, at least %v, greedily %v; the cheapest is %v", seed, got.cost, least, greedy.cost, want)
@@ -192,7 +192,7 @@ func TestCover(t *testing.T) {
 				before := int32(root)
 				for _, k := range row {
 					has[k] += c.shares[i]
-					cost += c.shares[i] * p.tolls.step(before, k)
+					cost += c.shares[i] * p.legCosts.step(before, k)
 					before = k
 				}
 			}
@@ -225,12 +225,12 @@ func TestEnoughOfCover(t *testing.T) {
 	price := make([]float64, len(n.rate))
 	price[n.capacity[0]] = 1
 	p := &pricer{net: n, price: price}
-	p.tolls.of(n.legs([]int32{0}, dests), price)
-	whole, _ := p.cover(&p.tolls, false)
+	p.legCosts.of(n.legs([]int32{0}, dests), price)
+	whole, _ := p.cover(&p.legCosts, false)
 	asked := 0
-	greedily(&p.tolls, make([]float64, p.tolls.n), true, func() bool { asked++; return false })
+	greedily(&p.legCosts, make([]float64, p.legCosts.n), true, func() bool { asked++; return false })
 	n.enough = func() bool { asked--; return asked < 0 } // once those that serve each once are there
-	if got, _ := p.cover(&p.tolls, false); got.cost != hosts-1 || whole.cost > hosts-2 || asked != -1 {
+	if got, _ := p.cover(&p.legCosts, false); got.cost != hosts-1 || whole.cost > hosts-2 || asked != -1 {
 		t.Errorf("a cover of %v, want %v; the whole one is %v", got.cost, hosts-1, whole.cost)
 	}
 }

@@ -17,22 +17,24 @@
 //
 // One linear program gives all pipelines their rates (internal/lp). Which pipelines:
 //
-//   - the widest ones of each transfer by itself: the paper's growth (paper.go) or, on trees, the exact
-//     ones (exact.go). With fair rates (fill.go) that is a first plan, in milliseconds.
-//   - the paper then plans one transfer after the other anew on what the others leave (climb).
-//   - column generation (generate.go): at the prices that the program sets on links, the pipelines
+//   - the widest ones of each transfer by itself: the paper's growth over links (paper.go), or over
+//     routes where these are fixed (overlay.go), or the exact ones on trees (exact.go). With fair rates
+//     (fill.go) that is a first plan, in milliseconds.
+//   - the paper then plans one transfer after the other anew on what the others leave (replan).
+//   - column generation (colgen.go): at the prices that the program sets on links, the pipelines
 //     that are worth more than they cost are found and added, until there are none. On trees they are found exactly (price.go), and
-//     elsewhere for transfers of few destinations (legs.go), so that the prices prove a bound on every plan there is. The optimum on 400 hosts takes a second. While there are few pipelines prices are approximate (glide.go).
-//     For many destinations on networks with cycles they are found greedily, and what is proved is that not even trees of copies would have more (ascent.go).
+//     elsewhere for transfers of few destinations (legs.go), so that the prices prove a bound on every plan there is. The optimum on 400 hosts takes a second. While there are few
+//     pipelines prices are approximate, by a first-order method (firstorder.go).
+//     For many destinations on networks with cycles they are found greedily, and what is proved is that not even trees of copies would have more (dualascent.go).
 //
 // Where the paper's text is wrong or open, the code says so where it departs from it.
 //
 // # Fairness
 //
 // Throughput alone starves those behind thin links. Theta is the largest rate that all pairs of a transfer and
-// a destination can have at once (common.go); a share of it (Options.Floor) is kept for each pair, as rows of the program, whose optimum is again
+// a destination can have at once, the maximum concurrent flow (concurrent.go); a share of it (Options.Floor) is kept for each pair, as rows of the program, whose optimum is again
 // proved. Weights count in the objective. Priorities are planned one after the other: what a class has reached becomes a row of the program of the next. Max-min
-// fairness is a program for each level (tide.go).
+// fairness is a program for each level (maxmin.go).
 //
 // Who has next to nothing is starved (Negligible), and Explain says of everybody which link holds them back, and what other sources would give.
 //

@@ -95,7 +95,7 @@ func TestFairnessCutOff(t *testing.T) {
 	}
 }
 
-// Who has enough in the middle of the tide's first program, where nearly all still have next to nothing, has what all can have at once; and who goes
+// Who has enough in the middle of max-min's first program, where nearly all still have next to nothing, has what all can have at once; and who goes
 // on after that comes to the same as ever.
 func TestFairnessCutOffInItsFirstProgram(t *testing.T) {
 	const copies = 64 // more exchanges than until somebody is asked
@@ -106,7 +106,7 @@ func TestFairnessCutOffInItsFirstProgram(t *testing.T) {
 	for _, goesOn := range []bool{false, true} {
 		enough := true
 		var p *Planner
-		p, err := New(star(rates...), Options{MaxMin: true, Enough: func() bool { return enough && p != nil && p.tide != nil }})
+		p, err := New(star(rates...), Options{MaxMin: true, Enough: func() bool { return enough && p != nil && p.maxMin != nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,12 +117,12 @@ func TestFairnessCutOffInItsFirstProgram(t *testing.T) {
 				}
 			}
 		}
-		for p.tide == nil {
+		for p.maxMin == nil {
 			if _, err := p.Step(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if !p.tide.g.market.sol.Early {
+		if !p.maxMin.g.master.sol.Early {
 			t.Fatal("the first program has come to its end")
 		}
 		enough = !goesOn

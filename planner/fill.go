@@ -6,7 +6,7 @@ import (
 	"github.com/freshet/freshet/internal/heap"
 )
 
-// fill gives each pipeline what max-min fairness gives it: all rates rise together, each by
+// fill gives each pipeline what max-min fairness gives it, by progressive filling (Bertsekas and Gallager): all rates rise together, each by
 // its weight, until a capacity is full; who uses it stays at that, the others go on. left is by capacity
 // what there is, and becomes what is left over. O(uses × log capacities).
 func (n *Network) fill(pipes []pipe, weight func(p *pipe) float64, left []float64) (rates []float64) {
@@ -28,7 +28,7 @@ func (n *Network) fill(pipes []pipe, weight func(p *pipe) float64, left []float6
 	at := func(capacity int32) int32 { return places[capacity] - 1 }
 	users := make([][]member, len(capacities))
 	pull := make([]float64, len(capacities)) // Σ weight · times of those that still rise
-	held := make([]float64, len(capacities)) // what those that stay use of it
+	used := make([]float64, len(capacities)) // what those that stay use of it
 	stamp := make([]int32, len(capacities))
 	weights := make([]float64, len(pipes))
 	for i := range pipes {
@@ -62,7 +62,7 @@ func (n *Network) fill(pipes []pipe, weight func(p *pipe) float64, left []float6
 			for _, u := range pipes[m.pipe].use {
 				c := at(u.capacity)
 				pull[c] -= weights[m.pipe] * u.times
-				held[c] += rates[m.pipe] * u.times
+				used[c] += rates[m.pipe] * u.times
 				changed = append(changed, u.capacity)
 			}
 		}
@@ -74,7 +74,7 @@ func (n *Network) fill(pipes []pipe, weight func(p *pipe) float64, left []float6
 			}
 			stamp[c]++
 			if pull[c] > 1e-12 {
-				q.Put(max(height, (left[capacity]-held[c])/pull[c]), capacity, stamp[c])
+				q.Put(max(height, (left[capacity]-used[c])/pull[c]), capacity, stamp[c])
 			}
 		}
 	}

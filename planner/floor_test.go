@@ -56,7 +56,7 @@ func TestOptimumCutOff(t *testing.T) {
 			if k >= 90 {
 				tr.Priority = 1
 			}
-		}, func(p *Planner) bool { return len(p.ranks) == 1 }},
+		}, func(p *Planner) bool { return len(p.proofs) == 1 }},
 	} {
 		var p *Planner
 		p, err := New(star(rates...), Options{Enough: func() bool { return p != nil && c.cut(p) }})
@@ -70,13 +70,13 @@ func TestOptimumCutOff(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var last *generation
-		for more := true; more && (last == nil || !last.market.sol.Early); last = cmp.Or(p.weighed, p.free) {
+		var last *colgen
+		for more := true; more && (last == nil || !last.master.sol.Early); last = cmp.Or(p.weighed, p.free) {
 			if more, err = p.Step(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if !last.market.sol.Early {
+		if !last.master.sol.Early {
 			t.Fatalf("%s: the program has come to its end", c.what)
 		}
 		plan, err := p.Plan()
@@ -94,15 +94,15 @@ func TestOptimumCutOff(t *testing.T) {
 func TestFloorsOfTheGone(t *testing.T) {
 	n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 4}, 12, 3, 8)
 	p, _ := planned(t, n, Options{Floor: 0.9}, ts...)
-	if len(p.floored.held) == 0 {
+	if len(p.floored.floorRows) == 0 {
 		t.Fatal("no floor has a row")
 	}
-	h := p.floored.held[0]
+	h := p.floored.floorRows[0]
 	p.Remove(h.demand)
 	if err := p.floored.solve(); err != nil {
 		t.Fatal(err)
 	}
-	y := p.floored.market.sol.Y
+	y := p.floored.master.sol.Y
 	y[h.row] = 0
 	want := p.floored.charged()
 	if y[h.row] = 1; p.floored.charged() != want {
@@ -136,7 +136,7 @@ func TestNobodyLacksAnythingOfTheFloor(t *testing.T) {
 			if q := &g.pipes[i]; q.demand == least.Transfer {
 				for _, h := range q.hosts[1:] {
 					if int(h) == least.Destination {
-						g.market.sol.X[column] *= 1 - 5e-4
+						g.master.sol.X[column] *= 1 - 5e-4
 						break
 					}
 				}

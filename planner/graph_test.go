@@ -104,7 +104,7 @@ func TestBestOverLegs(t *testing.T) {
 			}
 			of[h] = value[i]
 		}
-		worth := func(walks [][]int32) (sum float64) {
+		profitOf := func(walks [][]int32) (sum float64) {
 			for _, w := range walks {
 				q, _ := n.pipe(0, w)
 				for _, h := range w[1:] {
@@ -117,21 +117,21 @@ func TestBestOverLegs(t *testing.T) {
 			return sum
 		}
 		best, spanning := 0.0, math.Inf(-1)
-		forests(s, d, false, func(w [][]int32) { best = max(best, worth(w)) })
-		forests(s, d, true, func(w [][]int32) { spanning = max(spanning, worth(w)) })
+		forests(s, d, false, func(w [][]int32) { best = max(best, profitOf(w)) })
+		forests(s, d, true, func(w [][]int32) { spanning = max(spanning, profitOf(w)) })
 		l := n.legs(s, d)
 		walks, profit := p.over(l, value, false)
-		if math.Abs(profit-best) > 1e-9 || math.Abs(worth(walks)-best) > 1e-9 {
-			t.Fatalf("seed %d: said %v, %v are worth %v, the best is %v", seed, profit, walks, worth(walks), best)
+		if math.Abs(profit-best) > 1e-9 || math.Abs(profitOf(walks)-best) > 1e-9 {
+			t.Fatalf("seed %d: said %v, %v are worth %v, the best is %v", seed, profit, walks, profitOf(walks), best)
 		}
 		walks, _ = p.over(l, value, true)
 		served(t, s, d, walks)
-		if math.Abs(worth(walks)-spanning) > 1e-9 {
-			t.Fatalf("seed %d: %v serve all and are worth %v, the best is %v", seed, walks, worth(walks), spanning)
+		if math.Abs(profitOf(walks)-spanning) > 1e-9 {
+			t.Fatalf("seed %d: %v serve all and are worth %v, the best is %v", seed, walks, profitOf(walks), spanning)
 		}
-		p.tolls.of(l, p.price)
+		p.legCosts.of(l, p.price)
 		for _, every := range []bool{false, true} {
-			rows, said := greedily(&p.tolls, value, every, nil)
+			rows, said := greedily(&p.legCosts, value, every, nil)
 			got := 0.0
 			count := make([]int, nd)
 			for _, row := range rows {
@@ -140,7 +140,7 @@ func TestBestOverLegs(t *testing.T) {
 					if i > 0 {
 						before = row[i-1]
 					}
-					got += value[k] - p.tolls.step(before, k)
+					got += value[k] - p.legCosts.step(before, k)
 					if count[k]++; count[k] > 1 {
 						t.Fatalf("seed %d: %v serve one twice", seed, rows)
 					}
@@ -153,10 +153,10 @@ func TestBestOverLegs(t *testing.T) {
 				sumBest, sumGreedy = sumBest+best, sumGreedy+said
 			}
 		}
-		// What the ascent leaves of values is what pipelines may gain at most; and nothing serves all for less than it says.
-		rest, _ := ascent(&p.tolls, 1, value)
+		// What the dual ascent leaves of values is what pipelines may gain at most; and nothing serves all for less than it says.
+		rest, _ := dualAscent(&p.legCosts, 1, value)
 		for _, q := range all(n, 0, s, d) {
-			gain := worth([][]int32{q.hosts})
+			gain := profitOf([][]int32{q.hosts})
 			for _, h := range q.hosts[1:] {
 				gain -= rest[slices.Index(d, h)]
 			}
@@ -170,8 +170,8 @@ func TestBestOverLegs(t *testing.T) {
 			large[i] = 1000
 			spent += value[i]
 		}
-		if _, paid := ascent(&p.tolls, 1, large); paid > spent+1e-9 || math.Abs(paid-arborescence(&p.tolls)) > 1e-6 {
-			t.Fatalf("seed %d: the cheapest arborescence costs %v, the cheapest pipelines %v; the ascent says %v", seed, arborescence(&p.tolls), spent, paid)
+		if _, paid := dualAscent(&p.legCosts, 1, large); paid > spent+1e-9 || math.Abs(paid-arborescence(&p.legCosts)) > 1e-6 {
+			t.Fatalf("seed %d: the cheapest arborescence costs %v, the cheapest pipelines %v; the dual ascent says %v", seed, arborescence(&p.legCosts), spent, paid)
 		}
 	}
 	if sumGreedy < 0.995*sumBest {
@@ -180,7 +180,7 @@ func TestBestOverLegs(t *testing.T) {
 }
 
 // arborescence is what the cheapest one costs, of all that there are.
-func arborescence(t *tolls) float64 {
+func arborescence(t *legCosts) float64 {
 	n := t.n
 	parent := make([]int, n)
 	best := math.Inf(1)
@@ -257,7 +257,7 @@ func TestThetaBesideOneThatIsNotPriced(t *testing.T) {
 		p.demands[0].legs = nil
 		plan := finished(t, p)
 		// Theta over all pipelines, but of the first transfer those that it has, all at one rate.
-		m := p.net.market(p.net.rate, &lp.Simplex{})
+		m := p.net.master(p.net.rate, &lp.Simplex{})
 		theta := m.prog.Column(1)
 		pairs := map[member][]lp.Entry{}
 		load := map[int32]float64{}
@@ -319,7 +319,7 @@ func TestThetaBesideOneThatIsNotPriced(t *testing.T) {
 // ranked are the optima over all pipelines of each class in turn, those before keeping what they have, with a floor.
 func ranked(t *testing.T, p *Planner, share float64) (optima []float64) {
 	t.Helper()
-	m := p.net.market(p.net.rate, &lp.Simplex{})
+	m := p.net.master(p.net.rate, &lp.Simplex{})
 	pairs := map[member][]lp.Entry{}
 	type column struct {
 		at int32
@@ -424,7 +424,7 @@ func fairest(t *testing.T, p *Planner) map[member]float64 {
 		after = append(after, rising...)
 		for len(rising) > 0 {
 			solve := func(up []member, level float64) float64 {
-				m := p.net.market(p.net.rate, &lp.Simplex{})
+				m := p.net.master(p.net.rate, &lp.Simplex{})
 				pairs := map[member][]lp.Entry{}
 				for k := range p.demands {
 					d := &p.demands[k]
@@ -717,7 +717,7 @@ func TestFewerThanManyPairs(t *testing.T) {
 			t.Fatal("no floors are taken off")
 		}
 		taken := n.load(p.rest, p.rates)
-		had := slices.Clone(p.free.market.row)
+		had := slices.Clone(p.free.master.row)
 		p.Remove(0)
 		p.Remove(1)
 		if _, err := p.Add(ts[6]); err != nil {
@@ -727,14 +727,14 @@ func TestFewerThanManyPairs(t *testing.T) {
 			t.Fatal("the program begins anew")
 		}
 		finished(t, p)
-		for c, r := range p.free.market.row {
+		for c, r := range p.free.master.row {
 			if r < 0 {
 				continue
 			}
 			if had[c] < 0 && taken[c] > 0 {
 				later++
 			}
-			if got, want := p.free.market.prog.B[r], n.rate[c]/p.free.market.unit; got != want {
+			if got, want := p.free.master.prog.B[r], n.rate[c]/p.free.master.unit; got != want {
 				t.Errorf("seed %d: capacity %d has %v, and carries %v", seed, c, got, want)
 			}
 		}
@@ -765,7 +765,7 @@ func TestSecondSolver(t *testing.T) {
 			t.Errorf("asked %d times where nothing fails", *asked)
 		}
 		// The programs of column generation, once more, by HiGHS alone.
-		for _, m := range []*market{p.floored.market, p.free.market} {
+		for _, m := range []*master{p.floored.master, p.free.master} {
 			sol, err := second.Solve(m.prog)
 			if err != nil {
 				t.Fatal(err)
@@ -774,7 +774,7 @@ func TestSecondSolver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if value, bound = value*m.unit, bound*m.unit; m == p.floored.market && (!near(value, want.Throughput) || !near(bound, want.Throughput)) {
+			if value, bound = value*m.unit, bound*m.unit; m == p.floored.master && (!near(value, want.Throughput) || !near(bound, want.Throughput)) {
 				t.Errorf("floor %v: HiGHS has %v, its dual %v; we have %v", floor, value, bound, want.Throughput)
 			}
 		}

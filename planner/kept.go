@@ -8,12 +8,12 @@ const atOnce = 200
 
 // goesOn is the program that planning goes on with after a change on a network with cycles, where a program of the same pipelines would take
 // half a second from its beginning; nil if there is none, or it has been solved since.
-func (p *Planner) goesOn() *generation {
+func (p *Planner) goesOn() *colgen {
 	g := p.free
 	if p.o.Floor > 0 && p.floored != nil {
 		g = p.floored
 	}
-	if !p.warm || p.net.tree && p.Pairs() < glidesFrom || p.o.MaxMin || g == nil || g.solved() {
+	if !p.warm || p.net.tree && p.Pairs() < pdhgFrom || p.o.MaxMin || g == nil || g.solved() {
 		return nil
 	}
 	return g
@@ -23,7 +23,7 @@ func (p *Planner) goesOn() *generation {
 // become smaller that is no point for exchanges to begin at; then the pipelines of the last plan are what there is. Transfers of which a pair has less than the floor
 // get what they lack, all of their pairs, and whatever crosses a capacity that then carries too much is made slower. What is left over goes
 // to the pipelines in which it is worth most.
-func (p *Planner) kept(g *generation) ([]pipe, []float64, error) {
+func (p *Planner) kept(g *colgen) ([]pipe, []float64, error) {
 	var had []pipe
 	var rates []float64
 	if x, ok := p.soon(g); ok {
@@ -40,17 +40,17 @@ func (p *Planner) kept(g *generation) ([]pipe, []float64, error) {
 	return p.mended(g, had, rates)
 }
 
-// soon are rates of g's columns that few exchanges find from where it was, or where there are many pairs as many steps as a round that
-// glides has, which change nothing in g. ok is false if there is no point to begin at.
-func (p *Planner) soon(g *generation) (rates []float64, ok bool) {
-	if p.Pairs() < glidesFrom {
-		return g.market.soon(atOnce)
+// soon are rates of g's columns that few exchanges find from where it was, or where there are many pairs as many steps of PDHG as a
+// round of it has, which change nothing in g. ok is false if there is no point to begin at.
+func (p *Planner) soon(g *colgen) (rates []float64, ok bool) {
+	if p.Pairs() < pdhgFrom {
+		return g.master.soon(atOnce)
 	}
-	return g.market.try(g.onwards())
+	return g.master.try(g.warmPDHG())
 }
 
 // mended are pipelines at these rates, or less where capacities want it, with what the floor lacks, and what is left over.
-func (p *Planner) mended(g *generation, had []pipe, rates []float64) ([]pipe, []float64, error) {
+func (p *Planner) mended(g *colgen, had []pipe, rates []float64) ([]pipe, []float64, error) {
 	var pipes, all []pipe
 	var each, of []float64
 	if p.share > 0 {
@@ -78,7 +78,7 @@ func (p *Planner) mended(g *generation, had []pipe, rates []float64) ([]pipe, []
 			}
 		}
 	}
-	if p.Pairs() >= glidesFrom { // a program of all that has a little left over would take longest
+	if p.Pairs() >= pdhgFrom { // a program of all that has a little left over would take longest
 		others := p.fair(more, left, func(q *pipe) float64 { return p.weight(q) * float64(q.served()) })
 		for i := range others {
 			others[i] *= 1 - 1e-6

@@ -36,13 +36,13 @@ func TestPlanAtOnceAfterAChange(t *testing.T) {
 			if g == nil {
 				t.Fatalf("floor %v, %s: there is no program to go on with", floor, c.what)
 			}
-			before := g.market.steps.Steps
+			before := g.master.steps.Steps
 			quick, err := p.Plan()
 			if err != nil {
 				t.Fatal(err)
 			}
 			sound(t, p, quick)
-			if steps := g.market.steps.Steps - before; steps > atOnce || p.goesOn() != g {
+			if steps := g.master.steps.Steps - before; steps > atOnce || p.goesOn() != g {
 				t.Errorf("floor %v, %s: %d exchanges until there is a plan", floor, c.what, steps)
 			}
 			if quick.MinRate < p.share*(1-1e-5) {
@@ -85,7 +85,7 @@ func TestGoneIsInNoPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !p.free.market.sol.Early {
+		if !p.free.master.sol.Early {
 			t.Fatal("the program has come to its end")
 		}
 		for _, mode := range []string{Optimal, Single} {

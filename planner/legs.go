@@ -64,12 +64,12 @@ func (l *legs) way(a, d int) []int32 {
 // time doubles with each one more.
 const few = 12
 
-// certain says whether surely knows of nothing better.
+// certain says whether pipelines over l are found by heldKarp, so that there is nothing better.
 func (l *legs) certain() bool { return len(l.hosts)-l.sources <= few }
 
-// tolls is what legs cost at some prices. The sources are one root, since a pipeline begins at
+// legCosts is what legs cost at some prices. The sources are one root, since a pipeline begins at
 // whichever is cheapest.
-type tolls struct {
+type legCosts struct {
 	n     int       // destinations, by index from 0
 	enter []float64 // by destination: from the root
 	from  []int32   // by destination: the source that is the cheapest, by index
@@ -77,7 +77,7 @@ type tolls struct {
 }
 
 // of sets t to what l costs. If somebody has enough before that is known nothing costs anything, which is true of all bounds.
-func (t *tolls) of(l *legs, price []float64) (known bool) {
+func (t *legCosts) of(l *legs, price []float64) (known bool) {
 	n := len(l.hosts) - l.sources
 	t.n = n
 	t.enter, t.from, t.leg = slices.Grow(t.enter[:0], n)[:n], slices.Grow(t.from[:0], n)[:n], slices.Grow(t.leg[:0], n*n)[:n*n]
@@ -115,7 +115,7 @@ const (
 )
 
 // step is what it costs to go on from a to b; nothing at the end.
-func (t *tolls) step(a, b int32) float64 {
+func (t *legCosts) step(a, b int32) float64 {
 	switch {
 	case b < 0:
 		return 0
@@ -126,7 +126,7 @@ func (t *tolls) step(a, b int32) float64 {
 }
 
 // walk is a row of destinations by index as hosts, from the source that is the cheapest for the first.
-func (l *legs) walk(t *tolls, row []int32) []int32 {
+func (l *legs) walk(t *legCosts, row []int32) []int32 {
 	hosts := append(make([]int32, 0, len(row)+1), l.hosts[t.from[row[0]]])
 	for _, d := range row {
 		hosts = append(hosts, l.hosts[l.sources+int(d)])
@@ -138,24 +138,24 @@ func (l *legs) walk(t *tolls, row []int32) []int32 {
 // most) less the prices of what they use. With all set as many destinations are served as can be, whatever that costs. It is exact if l is certain;
 // else it is greedy and then made better bit by bit, until somebody has enough.
 func (p *pricer) over(l *legs, value []float64, all bool) (walks [][]int32, profit float64) {
-	if l == nil || !p.tolls.of(l, p.price) {
+	if l == nil || !p.legCosts.of(l, p.price) {
 		return nil, 0
 	}
 	var rows [][]int32
 	if l.certain() {
-		rows, profit = p.surely(&p.tolls, value, all)
+		rows, profit = p.heldKarp(&p.legCosts, value, all)
 	} else {
-		rows, profit = greedily(&p.tolls, value, all, p.net.enough)
+		rows, profit = greedily(&p.legCosts, value, all, p.net.enough)
 	}
 	for _, row := range rows {
-		walks = append(walks, l.walk(&p.tolls, row))
+		walks = append(walks, l.walk(&p.legCosts, row))
 	}
 	return walks, profit
 }
 
-// surely is exact, by dynamic programming over sets of destinations, of which it knows for each that may be the last one what it costs to serve
+// heldKarp is exact, by dynamic programming over sets of destinations, of which it knows for each that may be the last one what it costs to serve
 // them (Held and Karp 1962, with new pipelines from the root anywhere). O(destinations² · 2^destinations).
-func (p *pricer) surely(t *tolls, value []float64, all bool) (rows [][]int32, profit float64) {
+func (p *pricer) heldKarp(t *legCosts, value []float64, all bool) (rows [][]int32, profit float64) {
 	n := t.n
 	sets := 1 << n
 	if len(p.last) < sets*n {
@@ -197,8 +197,8 @@ func (p *pricer) surely(t *tolls, value []float64, all bool) (rows [][]int32, pr
 	return p.rows(t, best), sum[best] - least[best]
 }
 
-// rows are the pipelines that serve a set of destinations for least, each once, as the tables of surely have them.
-func (p *pricer) rows(t *tolls, set int) (rows [][]int32) {
+// rows are the pipelines that serve a set of destinations for least, each once, as the tables of heldKarp have them.
+func (p *pricer) rows(t *legCosts, set int) (rows [][]int32) {
 	n, last, least := t.n, p.last, p.least
 	for s := set; s > 0; {
 		d := slices.Index(last[s*n:s*n+n], least[s])
@@ -228,7 +228,7 @@ func (p *pricer) rows(t *tolls, set int) (rows [][]int32) {
 
 // chains are pipelines while they are put together: by destination which one it comes after, and which one goes on from it.
 type chains struct {
-	t          *tolls
+	t          *legCosts
 	prev, next []int32
 	in         []bool
 }
@@ -266,7 +266,7 @@ func (c *chains) detour(first, last, a, b int32) float64 {
 
 // greedily puts the destination that costs least more where it costs that, then the next; moves what is better off elsewhere; and then takes out what does not
 // pay. O(destinations³) at most. When somebody has enough who is not in yet stays out.
-func greedily(t *tolls, value []float64, all bool, enough func() bool) (rows [][]int32, profit float64) {
+func greedily(t *legCosts, value []float64, all bool, enough func() bool) (rows [][]int32, profit float64) {
 	n := int32(t.n)
 	c := &chains{t: t, prev: make([]int32, n), next: make([]int32, n), in: make([]bool, n)}
 	type spot struct {
@@ -294,9 +294,9 @@ func greedily(t *tolls, value []float64, all bool, enough func() bool) (rows [][
 	for d := range n {
 		spots[d] = cheapest(d)
 	}
-	over := false
+	stopped := false
 	for range n {
-		if over = enough != nil && enough(); over {
+		if stopped = enough != nil && enough(); stopped {
 			break
 		}
 		d := int32(-1)
@@ -322,7 +322,7 @@ func greedily(t *tolls, value []float64, all bool, enough func() bool) (rows [][
 			}
 		}
 	}
-	if !over {
+	if !stopped {
 		c.improve(enough)
 	}
 	if !all {
@@ -333,13 +333,13 @@ func greedily(t *tolls, value []float64, all bool, enough func() bool) (rows [][
 			continue
 		}
 		var row []int32
-		worth := 0.0
+		gain := 0.0
 		for d := h; d >= 0; d = c.next[d] {
-			worth += value[d] - t.step(c.prev[d], d)
+			gain += value[d] - t.step(c.prev[d], d)
 			row = append(row, d)
 		}
-		if all || worth > 0 {
-			rows, profit = append(rows, row), profit+worth
+		if all || gain > 0 {
+			rows, profit = append(rows, row), profit+gain
 		}
 	}
 	return rows, profit

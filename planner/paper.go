@@ -427,20 +427,20 @@ func (n *Network) laid(k int, d *demand, have []float64, look int) (pipes []pipe
 	return pipes
 }
 
-// climb is the paper's re-planning (5.3), by whatever plans one transfer on what the others leave (again): a plan that makes the whole better
+// replan is the paper's re-planning (5.3), by whatever plans one transfer on what the others leave (again): a plan that makes the whole better
 // is kept, until no transfer's does, or somebody has enough. Two things save time and change nothing: a plan in which no pipeline is worth more than the present prices of what
 // it uses cannot help, and the linear program goes on from where it was.
-func (n *Network) climb(demands []demand, pipes []pipe, solver *lp.Simplex, again func(k int, have []float64) []pipe) ([]pipe, error) {
-	var m *market
+func (n *Network) replan(demands []demand, pipes []pipe, solver *lp.Simplex, again func(k int, have []float64) []pipe) ([]pipe, error) {
+	var m *master
 	var columns []int32
 	var total float64
 	var kept lp.Basis
-	worth := func(p *pipe) float64 { return demands[p.demand].weight * float64(p.served()) }
+	objective := func(p *pipe) float64 { return demands[p.demand].weight * float64(p.served()) }
 	begin := func() (err error) {
-		m = n.market(n.rate, solver)
+		m = n.master(n.rate, solver)
 		columns = make([]int32, len(pipes))
 		for i := range pipes {
-			columns[i] = m.add(worth(&pipes[i]), pipes[i].use)
+			columns[i] = m.add(objective(&pipes[i]), pipes[i].use)
 		}
 		total, err = m.solve()
 		kept = solver.Keep()
@@ -473,7 +473,7 @@ func (n *Network) climb(demands []demand, pipes []pipe, solver *lp.Simplex, agai
 		fresh := again(k, have)
 		gains := false
 		for i := range fresh {
-			gains = gains || worth(&fresh[i])-fresh[i].cost(m.price) > 1e-7
+			gains = gains || objective(&fresh[i])-fresh[i].cost(m.price) > 1e-7
 		}
 		if !gains {
 			continue
@@ -490,7 +490,7 @@ func (n *Network) climb(demands []demand, pipes []pipe, solver *lp.Simplex, agai
 			}
 		}
 		for i := range fresh {
-			nextPipes, next = append(nextPipes, fresh[i]), append(next, m.add(worth(&fresh[i]), fresh[i].use))
+			nextPipes, next = append(nextPipes, fresh[i]), append(next, m.add(objective(&fresh[i]), fresh[i].use))
 		}
 		sol, price := m.sol, slices.Clone(m.price)
 		value, err := m.solve()
@@ -506,7 +506,7 @@ func (n *Network) climb(demands []demand, pipes []pipe, solver *lp.Simplex, agai
 			m.prog.Cost[next[len(next)-len(fresh)+i]] = -1
 		}
 		for _, i := range old {
-			m.prog.Cost[columns[i]] = worth(&pipes[i])
+			m.prog.Cost[columns[i]] = objective(&pipes[i])
 		}
 		m.sol, m.price = sol, price
 		solver.Back(kept)

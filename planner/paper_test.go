@@ -12,7 +12,7 @@ import (
 )
 
 // By itself x takes the wider of its two ways, over a link that y has more use for. Planned anew on what y leaves it takes the other one.
-func TestClimb(t *testing.T) {
+func TestReplan(t *testing.T) {
 	n := newNetwork(6, []string{"near", "far", "y", "x1", "y1", "y2", "s0", "s1"}, []edge{
 		{0, 6, 1000, 1000, false}, {2, 6, 1000, 1000, false}, {6, 7, 100, 100, false},
 		{1, 7, 60, 60, false}, {3, 7, 1000, 1000, false}, {4, 7, 1000, 1000, false}, {5, 7, 1000, 1000, false},
@@ -142,7 +142,7 @@ func TestClimbOverNoRounding(t *testing.T) {
 			t.Fatal(err)
 		}
 		someTransfers(t, rng, p, 4, 4, false)
-		if _, err := n.climb(p.demands, p.first, &lp.Simplex{}, func(k int, have []float64) []pipe {
+		if _, err := n.replan(p.demands, p.first, &lp.Simplex{}, func(k int, have []float64) []pipe {
 			for c, h := range have {
 				if h != 0 && h < 1e-6*n.rate[c] {
 					t.Fatalf("seed %d: others leave %v of capacity %d, which has %v", seed, h, c, n.rate[c])
@@ -185,7 +185,7 @@ func TestClimbSavesTime(t *testing.T) {
 	steps := func(fresh func(k int) []pipe) int {
 		t.Helper()
 		solver := &lp.Simplex{}
-		pipes, err := n.climb(p.demands, begin, solver, func(k int, have []float64) []pipe { return fresh(k) })
+		pipes, err := n.replan(p.demands, begin, solver, func(k int, have []float64) []pipe { return fresh(k) })
 		if err != nil || !slices.EqualFunc(pipes, begin, func(a, b pipe) bool { return name(&a) == name(&b) }) {
 			t.Fatal("a worse plan was taken", pipes, err)
 		}

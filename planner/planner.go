@@ -62,15 +62,15 @@ type Planner struct {
 	first   []pipe             // the widest pipelines of each transfer
 	pool    []pipe             // what the last plan used
 	had     map[string]float64 // by name, of those in pool: bytes per second
-	theta   *common
-	share   float64     // bytes per second that each pair is to have
-	floored *generation // the optimum with floors
-	free    *generation // and without; the same as floored if there are none
-	weighed *generation // what is planned by, if that is not throughput of equal weights
-	tide    *tide       // and if it is fairness alone
-	rest    []pipe      // pipelines that give the floor, where it is taken off the capacities of free beforehand
+	theta   *concurrent
+	share   float64 // bytes per second that each pair is to have
+	floored *colgen // the optimum with floors
+	free    *colgen // and without; the same as floored if there are none
+	weighed *colgen // what is planned by, if that is not throughput of equal weights
+	maxMin  *maxMin // and if it is fairness alone
+	rest    []pipe  // pipelines that give the floor, where it is taken off the capacities of free beforehand
 	rates   []float64
-	ranks   []proof // of each class that has been planned
+	proofs  []proof // of each class that has been planned
 	stage   int
 	known   bool              // rates are those of these transfers, see clip
 	warm    bool              // the programs have been solved before, for other transfers or rates
@@ -125,7 +125,7 @@ func (p *Planner) Add(t Transfer) (int, error) {
 	p.net.believe()
 	had := p.demands
 	p.demands = append(p.demands, d)
-	first := append(p.first, p.widest(k)...)
+	first := append(p.first, p.initial(k)...)
 	if n := crossed(first); n > p.crossings {
 		p.demands = had
 		return 0, fmt.Errorf("transfer %s: with it pipelines cross %d links in all, and more than %d are not planned at once: they would take gigabytes; plan fewer transfers, or of fewer destinations", t.Name, n, p.crossings)
@@ -190,7 +190,7 @@ func (p *Planner) SetRate(channel int, rate float64) error {
 			}
 			p.demands[k], p.lost = d, append(p.lost, lost...)
 		}
-		p.first = append(p.first, p.widest(k)...)
+		p.first = append(p.first, p.initial(k)...)
 	}
 	p.again(opens)
 	return nil
@@ -199,7 +199,7 @@ func (p *Planner) SetRate(channel int, rate float64) error {
 // again makes planning go on from what it has, after a change: the programs stay, with their pipelines and their
 // bases, unless anew.
 func (p *Planner) again(anew bool) {
-	p.weighed, p.tide, p.rest, p.rates, p.ranks, p.stage, p.drawn, p.share, p.begun, p.spent = nil, nil, nil, nil, nil, finding, nil, 0, false, 0
+	p.weighed, p.maxMin, p.rest, p.rates, p.proofs, p.stage, p.drawn, p.share, p.begun, p.spent = nil, nil, nil, nil, nil, finding, nil, 0, false, 0
 	if p.floored == p.free {
 		p.floored = nil
 	}
@@ -213,7 +213,7 @@ func (p *Planner) again(anew bool) {
 	if p.theta != nil {
 		p.theta.change(p.demands, p.first)
 	}
-	for _, g := range []*generation{p.free, p.floored} {
+	for _, g := range []*colgen{p.free, p.floored} {
 		if g != nil {
 			g.change(p.demands, p.live)
 			for _, q := range p.first {
@@ -231,8 +231,8 @@ func (p *Planner) clip() {
 	}
 }
 
-// widest are one transfer's widest pipelines: on trees the widest there are, where they share nothing; else the paper's.
-func (p *Planner) widest(k int) (pipes []pipe) {
+// initial are one transfer's pipelines of the first plan, the widest: on trees the widest there are, where they share nothing; else the paper's.
+func (p *Planner) initial(k int) (pipes []pipe) {
 	d := &p.demands[k]
 	if len(d.dests) == 0 {
 		return nil
@@ -256,7 +256,7 @@ func (p *Planner) First() *Plan {
 	p.clip()
 	rates := p.fair(p.first, slices.Clone(p.net.rate), p.weight)
 	plan := p.result(p.first, rates)
-	g := &generation{net: p.net, demands: p.demands, worth: p.even()}
+	g := &colgen{net: p.net, demands: p.demands, weight: p.ones()}
 	plan.bound(g.access(), "downlinks")
 	return plan
 }
@@ -302,8 +302,8 @@ func (p *Planner) Pairs() (n int) {
 	return n
 }
 
-// even is a worth of 1 for everybody.
-func (p *Planner) even() []float64 {
+// ones is a weight of 1 for everybody.
+func (p *Planner) ones() []float64 {
 	w := make([]float64, len(p.demands))
 	for k := range w {
 		w[k] = 1
@@ -350,7 +350,7 @@ func (p *Planner) In(mode string) (*Plan, error) {
 		return nil, err
 	}
 	p.net.fit(pipes, rates)
-	p.net.sweep(pipes, rates, p.share)
+	p.net.dropNegligible(pipes, rates, p.share)
 	plan := p.result(pipes, rates)
 	plan.Mode = mode
 	p.prove(plan)
@@ -379,7 +379,7 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 		return pipes, rates, nil
 	case p.classed(), !several && p.holds(p.weighed):
 		return p.rated(p.weighed)
-	case (!several || len(p.ranks) == len(p.classes())) && p.begins(p.weighed):
+	case (!several || len(p.proofs) == len(p.classes())) && p.begins(p.weighed):
 		return p.mended(p.weighed, p.weighed.pipes, p.weighed.rates())
 	case !several && p.holds(p.floored) && (p.rest == nil || p.floored.value >= beforehand()):
 		return p.rated(p.floored)
@@ -401,9 +401,9 @@ func (p *Planner) optimum() ([]pipe, []float64, error) {
 }
 
 // rated are the pipelines of a program with its rates. Where exchanges ended early, when many may still have nothing, what is left over is shared out as well.
-func (p *Planner) rated(g *generation) ([]pipe, []float64, error) {
+func (p *Planner) rated(g *colgen) ([]pipe, []float64, error) {
 	switch {
-	case !g.market.sol.Early || g.glide != nil:
+	case !g.master.sol.Early || g.pdhg != nil:
 		return g.pipes, g.rates(), nil
 	case p.share > 0 || len(p.classes()) > 1:
 		return p.mended(g, g.pipes, g.rates())
@@ -418,17 +418,17 @@ func (p *Planner) rated(g *generation) ([]pipe, []float64, error) {
 	return pipes, p.finished(pipes, rates, slices.Clone(p.net.rate)), nil
 }
 
-// risen are max-min fair rates as far as planning has come; in the middle of its first program the tide is below theta, and all have that. Those that
+// risen are max-min fair rates as far as planning has come; in the middle of their first program they are below theta, and all have that. Those that
 // could rise on share what is left.
 func (p *Planner) risen() (pipes []pipe, rates []float64) {
 	switch {
-	case p.tide != nil && p.tide.g.solved() && (p.uneven() || p.tide.height > 0 || p.tide.high() >= p.theta.theta*(1-1e-6)):
-		pipes, rates = slices.Clone(p.tide.g.pipes), p.tide.g.rates()
+	case p.maxMin != nil && p.maxMin.g.solved() && (p.uneven() || p.maxMin.height > 0 || p.maxMin.high() >= p.theta.theta*(1-1e-6)):
+		pipes, rates = slices.Clone(p.maxMin.g.pipes), p.maxMin.g.rates()
 		p.net.fit(pipes, rates)
 	case p.theta != nil && !p.uneven(): // theta knows no weights, and gives lower priorities what higher ones would have
 		pipes, rates = p.theta.plan(p.theta.theta)
 	}
-	if p.tide == nil || len(p.tide.rising) > 0 {
+	if p.maxMin == nil || len(p.maxMin.rising) > 0 {
 		left := p.net.left(p.net.rate, pipes, rates)
 		pipes = append(pipes, p.first...)
 		rates = append(rates, p.fair(p.first, left, p.weight)...)
@@ -531,7 +531,7 @@ func (p *Planner) shares(pipes []pipe, have []float64) ([]float64, error) {
 		return asked > p.patience && p.enough()
 	}
 	for _, class := range p.classes() {
-		m := p.net.market(have, &lp.Simplex{Seed: 3, Enough: enough})
+		m := p.net.master(have, &lp.Simplex{Seed: 3, Enough: enough})
 		var of []pipe
 		var columns []int32
 		var at []int
@@ -566,7 +566,7 @@ func (p *Planner) shares(pipes []pipe, have []float64) ([]float64, error) {
 
 // finished are rates with a fair share of what they leave over of have, by capacity, or fair shares of all of it, whichever is worth more.
 func (p *Planner) finished(pipes []pipe, rates, have []float64) []float64 {
-	worth := func(rates []float64) (sum float64) {
+	value := func(rates []float64) (sum float64) {
 		for i := range pipes {
 			sum += p.weight(&pipes[i]) * float64(pipes[i].served()) * rates[i]
 		}
@@ -576,7 +576,7 @@ func (p *Planner) finished(pipes []pipe, rates, have []float64) []float64 {
 	for i := range more {
 		more[i] += rates[i]
 	}
-	if fair := p.net.fill(pipes, p.weight, slices.Clone(have)); worth(fair) > worth(more) {
+	if fair := p.net.fill(pipes, p.weight, slices.Clone(have)); value(fair) > value(more) {
 		return fair
 	}
 	return more
@@ -598,7 +598,7 @@ func (p *Planner) lay(mode string) ([]pipe, error) {
 	case Pipeline:
 		pipes = p.net.grow(p.demands)
 	case Paper:
-		pipes, err = p.net.climb(p.demands, p.net.grow(p.demands), &lp.Simplex{Seed: 4, Enough: p.net.enough}, func(k int, have []float64) []pipe {
+		pipes, err = p.net.replan(p.demands, p.net.grow(p.demands), &lp.Simplex{Seed: 4, Enough: p.net.enough}, func(k int, have []float64) []pipe {
 			return p.net.laid(k, &p.demands[k], have, len(p.demands[k].dests))
 		})
 	case Exact:

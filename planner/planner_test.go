@@ -456,7 +456,7 @@ func all(n *Network, k int, sources, dests []int32) (pipes []pipe) {
 func brute(t *testing.T, p *Planner, share float64) (best, theta float64) {
 	t.Helper()
 	solve := func(floor float64, common bool) float64 {
-		m := p.net.market(p.net.rate, &lp.Simplex{})
+		m := p.net.master(p.net.rate, &lp.Simplex{})
 		pairs := map[member][]lp.Entry{}
 		var order []member
 		for k := range p.demands {
@@ -465,11 +465,11 @@ func brute(t *testing.T, p *Planner, share float64) (best, theta float64) {
 				order = append(order, member{k, h})
 			}
 			for _, q := range all(p.net, k, d.sources, d.dests) {
-				worth := float64(q.served())
+				objective := float64(q.served())
 				if common {
-					worth = 0
+					objective = 0
 				}
-				j := m.add(worth, q.use)
+				j := m.add(objective, q.use)
 				for _, h := range q.hosts[1:] {
 					pairs[member{k, h}] = append(pairs[member{k, h}], lp.Entry{At: j, Value: 1})
 				}

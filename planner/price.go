@@ -20,7 +20,7 @@ type pricer struct {
 	bands   []band
 	sums    [2][tokens][]float64 // see sum
 
-	tolls              tolls // elsewhere than in trees: see legs
+	legCosts           legCosts // elsewhere than in trees: see legs
 	last, least, total []float64
 }
 
@@ -29,7 +29,7 @@ type band struct {
 	up, down float64 // what a walk pays that goes out, and one that comes in: on the link above, or all links of a chain (see chained)
 
 	lo, hi  int32
-	worth   []float64 // by n - lo: n walks go out, -n come in
+	profit  []float64 // by n - lo: n walks go out, -n come in
 	through float64
 	lend    float64
 	steps   []step
@@ -90,7 +90,7 @@ func (p *pricer) choices(n int) []choice {
 // One pass from the leaves up keeps for each subtree what it is worth for each number of walks
 // that leave or enter it. The number of walks in a switch's sum is never cut off at what its own link could use: a
 // first child's surplus serves the next. O(sources + destinations × log) for each switch below a switch and for all leaves below one together, and nothing of that for
-// the switches of a chain (see chained); only where several subtrees with sources below one switch are odd (see smooth), O(destinations²) for each.
+// the switches of a chain (see chained); only where the profits of several subtrees with sources below one switch are not concave, O(destinations²) for each.
 func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit float64) {
 	p.numbers, p.chosen = p.numbers[:0], p.chosen[:0]
 	if cap(p.bands) < len(t.place) {
@@ -118,17 +118,17 @@ func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit floa
 		switch {
 		case t.chained(i): // what crosses the link below crosses that above as well, and pays for both there
 			below := &p.bands[t.children[i][0]]
-			b.lo, b.hi, b.worth, b.through, b.lend = below.lo, below.hi, below.worth, below.through, below.lend
+			b.lo, b.hi, b.profit, b.through, b.lend = below.lo, below.hi, below.profit, below.through, below.lend
 		case t.kind[i] == dest:
-			b.lo, b.hi, b.worth = -1, 0, p.floats(2)
-			b.worth[0], b.worth[1] = value[i]-down, 0
+			b.lo, b.hi, b.profit = -1, 0, p.floats(2)
+			b.profit[0], b.profit[1] = value[i]-down, 0
 			b.through, b.lend = value[i]-down-up, math.Inf(-1)
 		case t.kind[i] == source:
-			b.through, b.lend = up, math.Inf(-1) // a source's walks cost up each: see add
+			b.through, b.lend = up, math.Inf(-1) // a source's walks cost up each: see sum
 			b.lo, b.hi = 0, 0
 		case len(t.children[i]) == 0:
-			b.lo, b.hi, b.worth = 0, 0, p.floats(1)
-			b.worth[0] = 0
+			b.lo, b.hi, b.profit = 0, 0, p.floats(1)
+			b.profit[0] = 0
 			b.through, b.lend = math.Inf(-1), math.Inf(-1)
 		default:
 			sum, lo, hi := p.sum(t, int32(i))
@@ -142,7 +142,7 @@ func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit floa
 				}
 				return sum[token][n-lo]
 			}
-			b.worth = p.floats(int(b.hi - b.lo + 1))
+			b.profit = p.floats(int(b.hi - b.lo + 1))
 			if cap(b.begin) < int(b.hi-b.lo+1) {
 				b.begin = make([]int8, b.hi-b.lo+1)
 			}
@@ -160,12 +160,12 @@ func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit floa
 				} else if n > 0 {
 					best -= float64(n) * up
 				}
-				b.worth[n-b.lo], b.begin[n-b.lo] = best, int8(with)
+				b.profit[n-b.lo], b.begin[n-b.lo] = best, int8(with)
 			}
 			b.through, b.lend = at(needy, 0)-up-down, at(fed, 0)-up-down
 		}
 		if t.up[i] == -1 {
-			profit += b.worth[-b.lo]
+			profit += b.profit[-b.lo]
 		}
 	}
 	if profit <= 0 {
@@ -195,7 +195,7 @@ func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit floa
 			s := &b.steps[k]
 			ch := s.chosen[int32(token)*(s.hi-s.lo+1)+n-s.lo]
 			if s.child < 0 {
-				b.settle(p, have, -int(ch.have()), token != quiet && len(b.passes.worth) > 0)
+				b.assign(p, have, -int(ch.have()), token != quiet && len(b.passes.profit) > 0)
 			} else {
 				have[s.child] = ch.have()
 			}
@@ -208,8 +208,8 @@ func (p *pricer) best(t *subtree, value []float64) (walks [][]int32, profit floa
 	return t.tie(have), profit
 }
 
-// settle says what the leaves have of which so many end a walk.
-func (b *band) settle(p *pricer, have []crossing, ending int, pass bool) {
+// assign says what the leaves have of which so many end a walk.
+func (b *band) assign(p *pricer, have []crossing, ending int, pass bool) {
 	order := b.ends.order
 	if pass {
 		order = b.passes.order
@@ -267,11 +267,11 @@ func (p *pricer) sum(t *subtree, i int32) (acc [tokens][]float64, lo, hi int32) 
 			c := &p.bands[ch]
 			before, blo, bhi := acc, lo, hi
 			put := next(ch, -c.lo, c.hi)
-			in, out := c.worth[:1-c.lo], c.worth[1-c.lo:]
-			smoothIn, smoothOut := turn == 1 || smooth(in), smooth(out)
+			in, out := c.profit[:1-c.lo], c.profit[1-c.lo:]
+			concaveIn, concaveOut := turn == 1 || concave(in), concave(out)
 			for k := range tokens {
-				span(before[k], blo, in, c.lo, smoothIn, func(n int32, v float64, d int32) { put(k, n, v, crossing(d), k) })
-				span(before[k], blo, out, 1, smoothOut, func(n int32, v float64, d int32) { put(fed, n, v, crossing(d), k) })
+				maxPlus(before[k], blo, in, c.lo, concaveIn, func(n int32, v float64, d int32) { put(k, n, v, crossing(d), k) })
+				maxPlus(before[k], blo, out, 1, concaveOut, func(n int32, v float64, d int32) { put(fed, n, v, crossing(d), k) })
 				for n := blo; n <= bhi; n++ {
 					put(max(k, needy), n, before[k][n-blo]+c.through, through, k)
 					put(fed, n, before[k][n-blo]+c.lend, lends, k)
@@ -308,10 +308,10 @@ func (p *pricer) sum(t *subtree, i int32) (acc [tokens][]float64, lo, hi int32) 
 	if p.gather(t, i); len(b.leaves) > 0 {
 		before, blo := acc, lo
 		put := next(-1, int32(len(b.leaves)), 0)
-		ends, passes := b.ends.worth, b.passes.worth
+		ends, passes := b.ends.profit, b.passes.profit
 		for k := range tokens {
-			take := func(token int, worth []float64) {
-				span(before[k], blo, worth, -int32(len(b.leaves)), true, func(n int32, v float64, d int32) { put(token, n, v, crossing(d), k) })
+			take := func(token int, profit []float64) {
+				maxPlus(before[k], blo, profit, -int32(len(b.leaves)), true, func(n int32, v float64, d int32) { put(token, n, v, crossing(d), k) })
 			}
 			if k == quiet || len(passes) == 0 {
 				take(k, ends)
@@ -327,8 +327,8 @@ func (p *pricer) sum(t *subtree, i int32) (acc [tokens][]float64, lo, hi int32) 
 // crowd is what destinations right below a switch are worth together, in one of two ways: all that do not end a walk have none, or pass one
 // on to which that is worth something.
 type crowd struct {
-	order []int32   // of the leaves: those come first that gain most by ending a walk
-	worth []float64 // if none of them, up to all of them end one: all first, none last; empty: there is nothing worth passing on to
+	order  []int32   // of the leaves: those come first that gain most by ending a walk
+	profit []float64 // if none of them, up to all of them end one: all first, none last; empty: there is nothing worth passing on to
 }
 
 // gather makes what the destinations right below i are worth together.
@@ -342,44 +342,44 @@ func (p *pricer) gather(t *subtree, i int32) {
 			pays = pays || p.bands[ch].through > 0
 		}
 	}
-	b.ends.rank(p, b.leaves, false)
-	if b.passes.worth = b.passes.worth[:0]; pays {
-		b.passes.rank(p, b.leaves, true)
+	b.ends.sort(p, b.leaves, false)
+	if b.passes.profit = b.passes.profit[:0]; pays {
+		b.passes.sort(p, b.leaves, true)
 	}
 }
 
-func (c *crowd) rank(p *pricer, leaves []int32, pass bool) {
+func (c *crowd) sort(p *pricer, leaves []int32, pass bool) {
 	other := func(leaf int32) float64 {
 		if pass {
 			return max(p.bands[leaf].through, 0)
 		}
 		return 0
 	}
-	gain := func(leaf int32) float64 { return p.bands[leaf].worth[0] - other(leaf) }
+	gain := func(leaf int32) float64 { return p.bands[leaf].profit[0] - other(leaf) }
 	c.order = append(c.order[:0], leaves...)
 	slices.SortStableFunc(c.order, func(a, b int32) int { return cmp.Compare(gain(b), gain(a)) })
 	n := len(leaves)
-	c.worth = slices.Grow(c.worth[:0], n+1)[:n+1]
+	c.profit = slices.Grow(c.profit[:0], n+1)[:n+1]
 	sum := 0.0
 	for _, leaf := range leaves {
 		sum += other(leaf)
 	}
-	c.worth[n] = sum
+	c.profit[n] = sum
 	for k, leaf := range c.order {
 		sum += gain(leaf)
-		c.worth[n-1-k] = sum
+		c.profit[n-1-k] = sum
 	}
 }
 
-// smooth says whether each number is no more above the one before than that is above the one before it, but for rounding.
-func smooth(worth []float64) bool {
+// concave says whether each number is no more above the one before than that is above the one before it, but for rounding.
+func concave(profit []float64) bool {
 	size := 0.0
-	for _, v := range worth {
+	for _, v := range profit {
 		size = max(size, math.Abs(v))
 	}
 	rise := math.Inf(1)
-	for k := 1; k < len(worth); k++ {
-		d := worth[k] - worth[k-1]
+	for k := 1; k < len(profit); k++ {
+		d := profit[k] - profit[k-1]
 		if !(d <= rise+1e-15*size) || math.IsInf(size, 1) {
 			return false
 		}
@@ -388,22 +388,22 @@ func smooth(worth []float64) bool {
 	return true
 }
 
-// span puts for each sum n of a number of before, which begins at lo, and one of worth, which begins at first, what they are worth together at most,
-// and the number d of worth. If worth is smooth the larger n is the larger is the number of before that is best (Monge), so that
-// halves are looked through by halves: O((before + worth) × log). Else each is put with each.
-func span(before []float64, lo int32, worth []float64, first int32, smooth bool, put func(n int32, v float64, d int32)) {
+// maxPlus is the (max,+) convolution of before, which begins at lo, and profit, which begins at first: it puts for each sum n of a number of the one and a number d of
+// the other what they are worth together at most, and d. If profit is concave the larger n is the larger is the number of before that is best (Monge), so that
+// halves are looked through by halves: O((before + profit) × log). Else each is put with each.
+func maxPlus(before []float64, lo int32, profit []float64, first int32, isConcave bool, put func(n int32, v float64, d int32)) {
 	for len(before) > 0 && math.IsInf(before[0], -1) {
 		before, lo = before[1:], lo+1
 	}
 	for len(before) > 0 && math.IsInf(before[len(before)-1], -1) {
 		before = before[:len(before)-1]
 	}
-	if len(before) == 0 || len(worth) == 0 {
+	if len(before) == 0 || len(profit) == 0 {
 		return
 	}
-	if !smooth || len(before) == 1 || len(worth) <= 2 {
+	if !isConcave || len(before) == 1 || len(profit) <= 2 {
 		for n, v := range before {
-			for d, w := range worth {
+			for d, w := range profit {
 				put(lo+first+int32(n+d), v+w, first+int32(d))
 			}
 		}
@@ -414,8 +414,8 @@ func span(before []float64, lo int32, worth []float64, first int32, smooth bool,
 		for from < to {
 			mid := (from + to) / 2
 			best, at := math.Inf(-1), -1
-			for j := max(least, mid-len(worth)+1); j <= min(most, mid, len(before)-1); j++ {
-				if v := before[j] + worth[mid-j]; v > best {
+			for j := max(least, mid-len(profit)+1); j <= min(most, mid, len(before)-1); j++ {
+				if v := before[j] + profit[mid-j]; v > best {
 					best, at = v, j
 				}
 			}
@@ -429,5 +429,5 @@ func span(before []float64, lo int32, worth []float64, first int32, smooth bool,
 			from, least = mid+1, at
 		}
 	}
-	halve(0, len(before)+len(worth)-1, 0, len(before)-1)
+	halve(0, len(before)+len(profit)-1, 0, len(before)-1)
 }

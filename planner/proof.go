@@ -7,7 +7,7 @@ import (
 
 // This file says what is proved of a plan: what no plan exceeds, for all transfers and for each class, and what capacities are worth.
 
-// proof is what no plan exceeds, and why, and the prices that prove it, by capacity: only those that are something.
+// proof is what no plan exceeds, and why, and the prices that prove it, by capacity: only the non-zero ones.
 type proof struct {
 	bound float64
 	by    string
@@ -36,10 +36,10 @@ func (p *Planner) prove(plan *Plan) {
 	if p.theta != nil {
 		plan.Theta = max(p.theta.theta, plan.MinRate) // what is found greedily is less, sometimes, than fairness gives all
 	}
-	g := &generation{net: p.net, demands: p.demands, worth: p.even()}
+	g := &colgen{net: p.net, demands: p.demands, weight: p.ones()}
 	access := g.access()
 	bound, by := access, "downlinks"
-	for _, g := range []*generation{p.floored, p.free} {
+	for _, g := range []*colgen{p.floored, p.free} {
 		if g != nil && g.solved() && g.free < bound {
 			bound, by = g.free, g.freeBy
 		}
@@ -57,22 +57,22 @@ func (p *Planner) prove(plan *Plan) {
 // priced says of each transfer what a byte per second more of capacities would be worth to its class, by weight, beside what those before it have.
 func (p *Planner) priced() func(transfer int) prices {
 	if p.uneven() && !p.o.MaxMin {
-		ranks, classes := p.ranks, p.classes()
+		proofs, classes := p.proofs, p.classes()
 		heaviest := make([]float64, len(classes)) // for which the programs take 1
 		for i, class := range classes {
 			heaviest[i] = p.heaviest(class)
 		}
 		return func(transfer int) prices {
 			i := slices.Index(classes, p.demands[transfer].priority)
-			if i < 0 || i >= len(ranks) {
+			if i < 0 || i >= len(proofs) {
 				return nil
 			}
-			return func(capacity int32) float64 { return ranks[i].price[capacity] * heaviest[i] }
+			return func(capacity int32) float64 { return proofs[i].price[capacity] * heaviest[i] }
 		}
 	}
-	for _, g := range []*generation{p.floored, p.free} {
+	for _, g := range []*colgen{p.floored, p.free} {
 		if g != nil && g.solved() {
-			price := slices.Clone(g.market.price) // whose memory the next solution takes
+			price := slices.Clone(g.master.price) // whose memory the next solution takes
 			return func(int) prices { return func(capacity int32) float64 { return price[capacity] } }
 		}
 	}
@@ -87,7 +87,7 @@ func (p *Planner) class(plan *Plan) {
 	classed, classes := p.classed(), p.classes()
 	for i, class := range classes {
 		c := Class{Priority: class, Bound: math.Inf(1), BoundBy: "nothing: planning ended before it came to this class", Gap: math.NaN()}
-		switch all := len(p.ranks) == len(classes); {
+		switch all := len(p.proofs) == len(classes); {
 		case all && p.begins(p.weighed): // see mended
 			c.BoundBy = "nothing: what the program proves is of plans that lack a little of a floor"
 		case all:
@@ -101,10 +101,10 @@ func (p *Planner) class(plan *Plan) {
 		}
 		// What is proved of a class is of plans in which those before have what they have in the program.
 		switch {
-		case i == 0 && len(p.ranks) == 0 && p.weighed != nil && p.weighed.solved():
+		case i == 0 && len(p.proofs) == 0 && p.weighed != nil && p.weighed.solved():
 			c.Bound, c.BoundBy = p.weighed.bound, p.weighed.by
-		case i < len(p.ranks) && (i == 0 || classed):
-			c.Bound, c.BoundBy = p.ranks[i].bound, p.ranks[i].by
+		case i < len(p.proofs) && (i == 0 || classed):
+			c.Bound, c.BoundBy = p.proofs[i].bound, p.proofs[i].by
 		}
 		if !math.IsInf(c.Bound, 1) {
 			c.Bound = max(c.Bound*p.heaviest(class), c.Weighted) // millionths are kept free so that rounding is no obstacle
@@ -119,16 +119,16 @@ func (p *Planner) class(plan *Plan) {
 
 // classed says whether there is a plan for all classes that holds the floor.
 func (p *Planner) classed() bool {
-	return p.weighed != nil && len(p.ranks) == len(p.classes()) && p.holds(p.weighed)
+	return p.weighed != nil && len(p.proofs) == len(p.classes()) && p.holds(p.weighed)
 }
 
 // holds says whether a program has been solved, and gives everybody the floor, and classes before the last what they had.
-func (p *Planner) holds(g *generation) bool {
+func (p *Planner) holds(g *colgen) bool {
 	return p.begins(g) && g.short() <= mayLack*p.share
 }
 
 // begins says the same of a program that may miss floors.
-func (p *Planner) begins(g *generation) bool {
+func (p *Planner) begins(g *colgen) bool {
 	return g != nil && g.solved() && g.floor >= p.share && !g.slips()
 }
 

@@ -54,7 +54,7 @@ func (p *Planner) single() ([]pipe, error) {
 	for i := range p.first { // who has nothing in the optimum
 		take(p.first[i].demand, p.first[i].hosts)
 	}
-	return p.net.climb(p.demands, pipes, &lp.Simplex{Seed: 5, Enough: p.net.enough}, p.spare)
+	return p.net.replan(p.demands, pipes, &lp.Simplex{Seed: 5, Enough: p.net.enough}, p.spare)
 }
 
 // spare are pipelines for all of a transfer's destinations over what others leave. Of sets for different thresholds, below which a link

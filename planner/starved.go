@@ -2,7 +2,7 @@ package planner
 
 // Negligible is the share of what a pair would have alone, see Planner.Alone, up to which it counts as starved: what takes
 // a minute alone takes a week. Floors that a thin link elsewhere makes tiny are below it, and so is what linear programs keep free against rounding,
-// some millionths of what others have (generation.settle, tide.round), which often is all that a lower priority gets.
+// some millionths of what others have (colgen.settle, maxMin.round), which often is all that a lower priority gets.
 const Negligible = 1e-4
 
 // Alone is the most that one way brings a pair where nobody else sends anything, in bytes per second: the narrowest link of the widest way from one

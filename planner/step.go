@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// Stages of planning. After a change the programs are as good as ready, and those that glide are soon; there the one with floors goes first.
+// Stages of planning. After a change the programs are as good as ready, and those that begin with PDHG are soon; there the one with floors goes first.
 const (
 	finding    = iota // theta, what all can have at once
 	floorless         // the optimum without floors
@@ -28,7 +28,7 @@ func (p *Planner) Step() (more bool, err error) {
 			}
 		}
 		p.stage = floorless
-		if p.early = p.share > 0 && (p.warm && p.floored != nil || !p.warm && !many && p.Pairs() >= glidesFrom); p.early {
+		if p.early = p.share > 0 && (p.warm && p.floored != nil || !p.warm && !many && p.Pairs() >= pdhgFrom); p.early {
 			p.stage = withFloors
 		}
 	case floorless:
@@ -39,9 +39,9 @@ func (p *Planner) Step() (more bool, err error) {
 				have = p.net.left(have, p.rest, p.rates)
 			}
 			if p.floored != nil {
-				p.free = p.floored.copied(p.even())
+				p.free = p.floored.copied(p.ones())
 			} else {
-				p.free = p.net.generate(p.demands, p.even(), have, append(slices.Clone(p.pool), p.first...))
+				p.free = p.net.colgen(p.demands, p.ones(), have, append(slices.Clone(p.pool), p.first...))
 			}
 		}
 		more, err := p.round(p.free)
@@ -59,12 +59,12 @@ func (p *Planner) Step() (more bool, err error) {
 	case withFloors:
 		if p.floored == nil {
 			if p.free != nil {
-				p.floored = p.free.copied(p.even())
+				p.floored = p.free.copied(p.ones())
 				for _, q := range p.rest {
 					p.floored.take(q)
 				}
 			} else {
-				p.floored = p.net.generate(p.demands, p.even(), p.net.rate, append(slices.Clone(p.pool), p.first...))
+				p.floored = p.net.colgen(p.demands, p.ones(), p.net.rate, append(slices.Clone(p.pool), p.first...))
 			}
 		}
 		if !p.begun {
@@ -81,7 +81,7 @@ func (p *Planner) Step() (more bool, err error) {
 		}
 	case weighing:
 		classes := p.classes()
-		if !p.uneven() || p.o.MaxMin || len(p.ranks) == len(classes) {
+		if !p.uneven() || p.o.MaxMin || len(p.proofs) == len(classes) {
 			p.stage = rising
 			break
 		}
@@ -90,33 +90,33 @@ func (p *Planner) Step() (more bool, err error) {
 			if g == nil {
 				g = p.free
 			}
-			p.weighed = g.copied(p.worth(classes[0]))
+			p.weighed = g.copied(p.weights(classes[0]))
 			p.floors(p.weighed)
 		}
 		more, err := p.round(p.weighed)
 		if err != nil || more {
 			return more, err
 		}
-		if p.over() && len(p.ranks)+1 < len(classes) {
+		if p.exhausted() && len(p.proofs)+1 < len(classes) {
 			p.stage = done
 			break
 		}
-		p.ranks = append(p.ranks, proof{p.weighed.bound, p.weighed.by, p.weighed.market.scarce()})
-		if len(p.ranks) < len(classes) {
-			p.weighed.settle(p.worth(classes[len(p.ranks)]))
+		p.proofs = append(p.proofs, proof{p.weighed.bound, p.weighed.by, p.weighed.master.scarce()})
+		if len(p.proofs) < len(classes) {
+			p.weighed.settle(p.weights(classes[len(p.proofs)]))
 		}
 	case rising:
-		if !p.o.MaxMin || p.Pairs() == 0 || p.Pairs() > p.many || p.over() {
+		if !p.o.MaxMin || p.Pairs() == 0 || p.Pairs() > p.many || p.exhausted() {
 			p.stage = done
 			break
 		}
-		if p.tide == nil {
+		if p.maxMin == nil {
 			pipes, _ := p.theta.plan(p.theta.theta)
-			p.tide = p.net.tide(p.demands, p.classes(), append(pipes, p.first...))
+			p.maxMin = p.net.maxMin(p.demands, p.classes(), append(pipes, p.first...))
 		}
-		before := p.tide.g.market.work()
-		more, err := p.tide.round(p.near())
-		p.spent += p.tide.g.market.work() - before
+		before := p.maxMin.g.master.work()
+		more, err := p.maxMin.round(p.near())
+		p.spent += p.maxMin.g.master.work() - before
 		if err != nil || more {
 			return more, err
 		}
@@ -127,15 +127,15 @@ func (p *Planner) Step() (more bool, err error) {
 
 func (p *Planner) enough() bool { return p.o.Enough != nil && p.o.Enough() }
 
-// worth is what the transfers of one priority weigh, the heaviest 1, and the others nothing.
-func (p *Planner) worth(class int) []float64 {
-	worth, most := make([]float64, len(p.demands)), p.heaviest(class)
-	for k := range worth {
+// weights are what the transfers of one priority weigh, the heaviest 1, and the others nothing.
+func (p *Planner) weights(class int) []float64 {
+	weights, most := make([]float64, len(p.demands)), p.heaviest(class)
+	for k := range weights {
 		if p.live[k] && p.demands[k].priority == class {
-			worth[k] = p.demands[k].weight / most
+			weights[k] = p.demands[k].weight / most
 		}
 	}
-	return worth
+	return weights
 }
 
 // heaviest is the largest weight of a priority.
@@ -161,8 +161,8 @@ func (p *Planner) near() float64 {
 	return 1e-6
 }
 
-// over says whether the work that may be done until the end of the present stage has been done: those that come after get theirs, too. Or somebody has enough.
-func (p *Planner) over() bool {
+// exhausted says whether the work that may be done until the end of the present stage has been done: those that come after get theirs, too. Or somebody has enough.
+func (p *Planner) exhausted() bool {
 	if p.enough() {
 		return true
 	}
@@ -187,7 +187,7 @@ func (p *Planner) find(many bool) (more bool, err error) {
 		return false, nil
 	}
 	if p.theta == nil {
-		p.theta = p.net.common(p.demands, p.first)
+		p.theta = p.net.concurrent(p.demands, p.first)
 		if !p.net.tree {
 			p.theta.near = 1e-4
 			if p.o.Gap > 0 {
@@ -195,9 +195,9 @@ func (p *Planner) find(many bool) (more bool, err error) {
 			}
 		}
 	}
-	before := p.theta.market.work()
+	before := p.theta.master.work()
 	more, err = p.theta.round()
-	p.spent += p.theta.market.work() - before
+	p.spent += p.theta.master.work() - before
 	if err != nil {
 		return false, err
 	}
@@ -206,7 +206,7 @@ func (p *Planner) find(many bool) (more bool, err error) {
 		off = 1e-2
 	}
 	atMost := min(p.theta.bound, p.theta.theta*(1+off))
-	if more && !(many && atMost == p.theta.bound) && !p.over() {
+	if more && !(many && atMost == p.theta.bound) && !p.exhausted() {
 		return true, nil
 	}
 	if !p.o.MaxMin { // which gives everybody all of theta
@@ -215,9 +215,9 @@ func (p *Planner) find(many bool) (more bool, err error) {
 	return false, nil
 }
 
-// floors sets the floor of a generation, and takes the pipelines into it that give it to everybody.
-func (p *Planner) floors(g *generation) {
-	g.raise(p.share)
+// floors sets the floor of a column generation, and takes the pipelines into it that give it to everybody.
+func (p *Planner) floors(g *colgen) {
+	g.setFloor(p.share)
 	if p.share > 0 {
 		pipes, _ := p.theta.plan(p.share)
 		for _, q := range pipes {
@@ -226,13 +226,13 @@ func (p *Planner) floors(g *generation) {
 	}
 }
 
-// round is one round of a generation. It is at its end when nothing is to be gained any more; where pricing is greedy,
+// round is one round of a column generation. It is at its end when nothing is to be gained any more; where pricing is greedy,
 // when little was in several rounds.
-func (p *Planner) round(g *generation) (more bool, err error) {
-	if g.glide != nil {
-		return p.glides(g)
+func (p *Planner) round(g *colgen) (more bool, err error) {
+	if g.pdhg != nil {
+		return p.roundPDHG(g)
 	}
-	before := g.market.work()
+	before := g.master.work()
 	if err := g.solve(); err != nil {
 		return false, err
 	}
@@ -246,10 +246,10 @@ func (p *Planner) round(g *generation) (more bool, err error) {
 	} else {
 		g.slow++
 	}
-	p.spent += g.market.work() - before
-	stop := p.over() || g.slow >= 4 && g.lacks() <= 1e-6*g.floor && g.greedy()
-	before = g.market.work()
+	p.spent += g.master.work() - before
+	stop := p.exhausted() || g.slow >= 4 && g.lacks() <= 1e-6*g.floor && g.greedy()
+	before = g.master.work()
 	added := g.price(stop)
-	p.spent += g.market.work() - before
+	p.spent += g.master.work() - before
 	return added > 0 && !stop && g.value < g.bound*(1-p.near()), nil
 }

@@ -113,7 +113,7 @@ func TestSingleServesEverybody(t *testing.T) {
 // Who is out of reach is listed by transfer, each once, as long as the transfer is there and the link carries nothing.
 func TestUnreachableComesAndGoes(t *testing.T) {
 	n := star([2]float64{100, 100}, [2]float64{100, 100}, [2]float64{100, 100}, [2]float64{100, 0})
-	p, plan := planned(t, n, Options{}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2}}, Transfer{Name: "y", Sources: []int{1}, Destinations: []int{0, 3}}, Transfer{Name: "z", Sources: []int{1}, Destinations: []int{2}})
+	p, _ := planned(t, n, Options{}, Transfer{Name: "x", Sources: []int{0}, Destinations: []int{1, 2}}, Transfer{Name: "y", Sources: []int{1}, Destinations: []int{0, 3}}, Transfer{Name: "z", Sources: []int{1}, Destinations: []int{2}})
 	down := func(h int) int { return int(n.out[h][0] ^ 1) } // the channel by which h gets what it gets
 	for _, c := range []struct {
 		what   string
@@ -134,7 +134,7 @@ func TestUnreachableComesAndGoes(t *testing.T) {
 		if err := c.change(); err != nil {
 			t.Fatal(err)
 		}
-		plan = finished(t, p)
+		plan := finished(t, p)
 		var got []Pair
 		for _, u := range plan.Unreachable {
 			got = append(got, Pair{u.Transfer, u.Destination})
@@ -212,7 +212,7 @@ func TestEnough(t *testing.T) {
 	}
 }
 
-// The same of many pairs, whose programs glide, with cycles, classes, and fairness alone.
+// The same of many pairs, whose programs begin with PDHG, with cycles, classes, and fairness alone.
 func TestSameSeedSamePlanOfMany(t *testing.T) {
 	for _, c := range []struct {
 		kind    string

@@ -4,7 +4,7 @@ import "github.com/freshet/freshet/unit"
 
 // Graph is a network by numbers. A place is a host or a switch: first come the hosts in their
 // order, then the switches in theirs. What is indexed by Channel has length Channels. It does not change,
-// and any number may use it at once; nor may the network that it was made from change.
+// nor may the network that it was made from, and is safe for concurrent use.
 type Graph struct {
 	net    *Network
 	names  []string

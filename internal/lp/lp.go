@@ -12,6 +12,9 @@
 // dual, and so the optimum lies between c·x and y·b, which meet, whoever computed them. A Solver must not be
 // believed; Simplex is ours, and goes on from where it was when a program has grown. HiGHS (package highs) is the reference: the tests hold
 // Simplex against it and against glpsol, and Or asks it where Simplex fails.
+//
+// PDHG, a first-order method, comes near the optimum in many cheap steps, and Simplex stops short of it when it is told to (Most, Enough). Such answers come early
+// (Solution.Early): x can be done, but y proves no bound by itself. Simplex.Crossover finds a vertex from which Simplex goes on where PDHG has ended.
 package lp
 
 import (

@@ -32,7 +32,7 @@ type Simplex struct {
 	y     []float64 // by row
 
 	basic, spare []bool    // by column, by row: in the basis
-	worth        []float64 // by column: what a unit of it gains; exact after refresh, else carried on
+	reduced      []float64 // by column: the reduced cost, which is what a unit of it gains; exact after refresh, else carried on
 	weight       []float64
 	rowWeight    []float64
 
@@ -174,7 +174,7 @@ func (s *Simplex) grow() {
 	}
 	m, n := len(p.B), len(p.Cost)
 	s.basic, s.spare = cleared(s.basic, n), cleared(s.spare, m)
-	s.worth, s.weight, s.across = cleared(s.worth, n), cleared(s.weight, n), cleared(s.across, n)
+	s.reduced, s.weight, s.across = cleared(s.reduced, n), cleared(s.weight, n), cleared(s.across, n)
 	s.x, s.y, s.rowWeight = cleared(s.x, m), cleared(s.y, m), cleared(s.rowWeight, m)
 	s.alpha, s.rho = cleared(s.alpha, m), cleared(s.rho, m)
 	for i := range s.weight {
@@ -209,7 +209,7 @@ func (s *Simplex) refresh() bool {
 		return s.refresh()
 	}
 	for j := range p.Cost {
-		s.worth[j] = s.gain(int32(j))
+		s.reduced[j] = s.gain(int32(j))
 	}
 	for _, x := range s.x {
 		if !(x >= -1e-8) {
@@ -287,7 +287,7 @@ func (s *Simplex) gain(j int32) float64 {
 func (s *Simplex) entering() int32 {
 	const least = 1e-9
 	best, q := 0.0, int32(none)
-	for j, d := range s.worth {
+	for j, d := range s.reduced {
 		if d > least*(1+math.Abs(s.prog.Cost[j])) && !s.basic[j] {
 			if v := d * d / s.weight[j]; v > best {
 				best, q = v, int32(j)
@@ -306,7 +306,7 @@ func (s *Simplex) entering() int32 {
 
 // exchange brings q into the basis. ok is false if the basis has to be factored anew first.
 func (s *Simplex) exchange(q int32) (ok bool, err error) {
-	worth, nonzero := s.load(q)
+	reduced, nonzero := s.load(q)
 	weight := 0.0
 	if q < 0 {
 		weight = s.rowWeight[^q]
@@ -329,13 +329,13 @@ func (s *Simplex) exchange(q int32) (ok bool, err error) {
 	if q >= 0 {
 		exact += s.prog.Cost[q]
 	}
-	if math.Abs(exact-worth) > 1e-7*(1+math.Abs(worth)) {
+	if math.Abs(exact-reduced) > 1e-7*(1+math.Abs(reduced)) {
 		if len(s.f.etas) > 0 {
 			return false, nil
 		}
-		worth = exact
+		reduced = exact
 		if q >= 0 {
-			s.worth[q] = exact
+			s.reduced[q] = exact
 		}
 	}
 	if math.IsInf(step, 1) {
@@ -361,21 +361,21 @@ func (s *Simplex) exchange(q int32) (ok bool, err error) {
 		s.drop(columns)
 		return false, nil
 	}
-	s.turn(q, r, worth, weight, nonzero, columns)
+	s.turn(q, r, reduced, weight, nonzero, columns)
 	return true, nil
 }
 
 // load makes alpha what q is in terms of the basis. It returns what a unit of q gains, and the places where alpha is something.
-func (s *Simplex) load(q int32) (worth float64, nonzero []int32) {
+func (s *Simplex) load(q int32) (reduced float64, nonzero []int32) {
 	clear(s.alpha)
 	if q < 0 {
 		s.alpha[^q] = 1
-		worth = -s.y[^q]
+		reduced = -s.y[^q]
 	} else {
 		for _, e := range s.prog.cols[q] {
 			s.alpha[e.At] = e.Value
 		}
-		worth = s.worth[q]
+		reduced = s.reduced[q]
 	}
 	s.f.solve(s.alpha, &s.half)
 	nonzero = s.touched[:0]
@@ -390,7 +390,7 @@ func (s *Simplex) load(q int32) (worth float64, nonzero []int32) {
 		nonzero = append(nonzero, int32(i))
 	}
 	s.touched = nonzero
-	return worth, nonzero
+	return reduced, nonzero
 }
 
 // drop clears across, which is something at these columns.
@@ -423,9 +423,9 @@ func (s *Simplex) row(r int32) (columns []int32) {
 }
 
 // turn puts q, which is alpha in terms of the basis, at the place r, and carries everything on: rho and across are of that row.
-func (s *Simplex) turn(q, r int32, worth, weight float64, nonzero, columns []int32) {
+func (s *Simplex) turn(q, r int32, reduced, weight float64, nonzero, columns []int32) {
 	pivot := s.alpha[r]
-	ratio := worth / pivot
+	ratio := reduced / pivot
 	for i, v := range s.rho {
 		if v == 0 {
 			continue
@@ -441,7 +441,7 @@ func (s *Simplex) turn(q, r int32, worth, weight float64, nonzero, columns []int
 		if s.basic[j] || a == 0 {
 			continue
 		}
-		s.worth[j] -= ratio * a
+		s.reduced[j] -= ratio * a
 		s.weight[j] = max(s.weight[j], a*a/(pivot*pivot)*weight)
 	}
 
@@ -461,14 +461,14 @@ func (s *Simplex) turn(q, r int32, worth, weight float64, nonzero, columns []int
 		s.rowWeight[^out] = gone
 	} else {
 		s.basic[out] = false
-		s.worth[out] = -ratio
+		s.reduced[out] = -ratio
 		s.weight[out] = gone
 	}
 	if q < 0 {
 		s.spare[^q] = true
 	} else {
 		s.basic[q] = true
-		s.worth[q] = 0
+		s.reduced[q] = 0
 	}
 	s.f.exchange(r, s.alpha[r], &s.half, &s.halfRow)
 }
@@ -518,11 +518,11 @@ func (s *Simplex) repair() bool {
 		}
 		columns := s.row(r)
 		q, least, size := int32(none), math.Inf(1), 0.0
-		consider := func(v int32, worth, a float64) {
+		consider := func(v int32, reduced, a float64) {
 			if a > -1e-7 {
 				return
 			}
-			switch t := max(-worth, 0) / -a; {
+			switch t := max(-reduced, 0) / -a; {
 			case t > least+1e-9:
 			case t < least-1e-9 || -a > size:
 				q, least, size = v, min(t, least), -a
@@ -530,7 +530,7 @@ func (s *Simplex) repair() bool {
 		}
 		for _, j := range columns {
 			if !s.basic[j] {
-				consider(j, s.worth[j], s.across[j])
+				consider(j, s.reduced[j], s.across[j])
 			}
 		}
 		for i, v := range s.rho {
@@ -542,12 +542,12 @@ func (s *Simplex) repair() bool {
 			s.drop(columns)
 			return false
 		}
-		worth, nonzero := s.load(q)
+		reduced, nonzero := s.load(q)
 		if s.alpha[r] > -1e-8 { // the row and the column do not agree on it: rounding
 			s.drop(columns)
 			return false
 		}
-		s.turn(q, r, min(worth, 0), 1, nonzero, columns)
+		s.turn(q, r, min(reduced, 0), 1, nonzero, columns)
 		s.Steps++
 	}
 	return false

@@ -11,7 +11,7 @@ import (
 
 // Where there are many pairs, a plan is near its bound and holds the floors before there has been an exchange; in the end it is as near as ever. After a change
 // a plan is there again without exchanges, too.
-func TestGlides(t *testing.T) {
+func TestFirstOrder(t *testing.T) {
 	for _, kind := range []string{"intrigger", "fattree"} {
 		for _, floor := range []float64{0, 0.5} {
 			n, ts := problem(t, topo.Shape{Kind: kind, Hosts: 100, Seed: 5}, 22, 4, 10)
@@ -25,7 +25,7 @@ func TestGlides(t *testing.T) {
 				}
 			}
 			var soon *Plan
-			var g *generation
+			var g *colgen
 			for more := true; more && soon == nil; {
 				if more, err = p.Step(); err != nil {
 					t.Fatal(err)
@@ -43,8 +43,8 @@ func TestGlides(t *testing.T) {
 				t.Fatalf("%s, floor %v: it never came near its bound", kind, floor)
 			}
 			sound(t, p, soon)
-			if g.market.steps.Steps > 0 || soon.Throughput < 0.97*soon.Bound || soon.MinRate < p.share*(1-1e-5) {
-				t.Errorf("%s, floor %v: %.4f of the bound after %d exchanges, least rate %v of %v", kind, floor, soon.Throughput/soon.Bound, g.market.steps.Steps, soon.MinRate, p.share)
+			if g.master.steps.Steps > 0 || soon.Throughput < 0.97*soon.Bound || soon.MinRate < p.share*(1-1e-5) {
+				t.Errorf("%s, floor %v: %.4f of the bound after %d exchanges, least rate %v of %v", kind, floor, soon.Throughput/soon.Bound, g.master.steps.Steps, soon.MinRate, p.share)
 			}
 			t.Logf("%s, floor %v: %.4f", kind, floor, soon.Throughput/soon.Bound)
 			plan := finished(t, p)
@@ -68,14 +68,14 @@ func TestGlides(t *testing.T) {
 				if g = p.goesOn(); g == nil {
 					t.Fatalf("%s, floor %v: there is no program to go on with", kind, floor)
 				}
-				before := g.market.steps.Steps
+				before := g.master.steps.Steps
 				quick, err := p.Plan()
 				if err != nil {
 					t.Fatal(err)
 				}
 				sound(t, p, quick)
-				if g.market.steps.Steps != before || quick.MinRate < p.share*(1-1e-5) {
-					t.Errorf("%s, floor %v: %d exchanges, least rate %v of %v", kind, floor, g.market.steps.Steps-before, quick.MinRate, p.share)
+				if g.master.steps.Steps != before || quick.MinRate < p.share*(1-1e-5) {
+					t.Errorf("%s, floor %v: %d exchanges, least rate %v of %v", kind, floor, g.master.steps.Steps-before, quick.MinRate, p.share)
 				}
 				done := finished(t, p)
 				if quick.Throughput < 0.9*done.Throughput {
@@ -88,7 +88,7 @@ func TestGlides(t *testing.T) {
 }
 
 // Whenever one stops, a plan of many pairs holds the floor, also after a change.
-func TestGlidesHoldFloors(t *testing.T) {
+func TestFirstOrderHoldsFloors(t *testing.T) {
 	for _, kind := range []string{"intrigger", "fattree"} {
 		n, ts := problem(t, topo.Shape{Kind: kind, Hosts: 100, Seed: 6, Lo: 10 * unit.Gbit, Hi: 100 * unit.Gbit}, 22, 4, 10)
 		p, err := New(n, Options{Floor: 0.5})
@@ -104,15 +104,15 @@ func TestGlidesHoldFloors(t *testing.T) {
 			if err := change(); err != nil {
 				t.Fatal(err)
 			}
-			glided := 0
+			rounds := 0
 			for more := true; more; {
 				if more, err = p.Step(); err != nil {
 					t.Fatal(err)
 				}
-				if p.floored == nil || p.floored.glide == nil || !p.floored.solved() {
+				if p.floored == nil || p.floored.pdhg == nil || !p.floored.solved() {
 					continue
 				}
-				if glided++; glided > 4 {
+				if rounds++; rounds > 4 {
 					continue // as long as there are few pipelines
 				}
 				plan, err := p.Plan()
@@ -124,15 +124,15 @@ func TestGlidesHoldFloors(t *testing.T) {
 					t.Errorf("%s: %v of %v", kind, plan.Throughput, plan.Bound)
 				}
 			}
-			if glided == 0 {
-				t.Errorf("%s: it never glided", kind)
+			if rounds == 0 {
+				t.Errorf("%s: no round of PDHG", kind)
 			}
 		}
 	}
 }
 
-// A class has as much beside lower ones as by itself, also where programs glide.
-func TestClassesThatGlide(t *testing.T) {
+// A class has as much beside lower ones as by itself, also where programs begin with PDHG.
+func TestFirstOrderClasses(t *testing.T) {
 	for _, kind := range []string{"intrigger", "fattree"} {
 		n, ts := problem(t, topo.Shape{Kind: kind, Hosts: 100, Seed: 7}, 42, 4, 10)
 		for k := range ts[:21] {

@@ -9,15 +9,16 @@ import (
 	"github.com/freshet/freshet/internal/lp"
 )
 
-// common finds the largest rate that all pairs can have at once, theta: the most of a program whose columns are
-// sets of pipelines that serve all destinations of a transfer. After a change it goes on from where it was.
+// concurrent finds the largest rate that all pairs can have at once, theta, which is the maximum concurrent flow (Shahrokhi and Matula 1990) of
+// pipelines: the most of a program whose columns are sets of pipelines that serve all destinations of a transfer. Its bound is what all capacities cost at the
+// prices, divided by what the cheapest sets cost (A. A. Farley 1990). After a change it goes on from where it was.
 //
 // The sets that are looked for first serve each destination once. On trees none is cheaper; elsewhere one that has some of them in several pipelines
 // may be (cover), and such sets come when the others have come to an end below what is proved.
-type common struct {
+type concurrent struct {
 	net     *Network
 	demands []demand
-	market  *market
+	master  *master
 	pricer  *pricer
 	rows    []int32         // by demand; -1: it has no destinations
 	sets    [][]pipe        // by column; the first column is theta
@@ -32,17 +33,17 @@ type common struct {
 	slow    int             // rounds since
 }
 
-func (n *Network) common(demands []demand, begin []pipe) *common {
-	c := &common{net: n, market: n.market(slices.Clone(n.rate), &lp.Simplex{Seed: 2, Enough: n.enough}), near: 1e-7, known: map[string]bool{}}
-	c.pricer = &pricer{net: n, price: c.market.price}
-	c.market.prog.Column(1)
+func (n *Network) concurrent(demands []demand, begin []pipe) *concurrent {
+	c := &concurrent{net: n, master: n.master(slices.Clone(n.rate), &lp.Simplex{Seed: 2, Enough: n.enough}), near: 1e-7, known: map[string]bool{}}
+	c.pricer = &pricer{net: n, price: c.master.price}
+	c.master.prog.Column(1)
 	c.nobody()
 	c.change(demands, begin)
 	return c
 }
 
 // change takes up that transfers have come, begin among their pipelines, or gone, which have no destinations any more; and that rates are others.
-func (c *common) change(demands []demand, begin []pipe) {
+func (c *concurrent) change(demands []demand, begin []pipe) {
 	c.demands, c.theta, c.mark, c.slow = demands, 0, 0, 0
 	fresh := make([]bool, len(demands))
 	for k := range demands {
@@ -51,10 +52,10 @@ func (c *common) change(demands []demand, begin []pipe) {
 		}
 		switch {
 		case len(demands[k].dests) > 0 && c.rows[k] < 0:
-			c.rows[k] = c.market.prog.Row(0, lp.Entry{At: 0, Value: 1})
+			c.rows[k] = c.master.prog.Row(0, lp.Entry{At: 0, Value: 1})
 			fresh[k] = true
 		case len(demands[k].dests) == 0 && c.rows[k] >= 0: // what is wanted of it comes from nowhere
-			c.market.prog.Column(0, lp.Entry{At: c.rows[k], Value: -1})
+			c.master.prog.Column(0, lp.Entry{At: c.rows[k], Value: -1})
 			c.nobody()
 			c.rows[k] = -1
 			for j, k2 := range c.of {
@@ -89,7 +90,7 @@ func (c *common) change(demands []demand, begin []pipe) {
 
 // clip makes what capacities have twice what all pairs at the bound can use of them at most, and the largest of that the unit of the program: beside much more theta would be
 // rounding. Each byte comes to a destination by a way that crosses a capacity once, or twice if it is half-duplex.
-func (c *common) clip() {
+func (c *concurrent) clip() {
 	most := math.Inf(1)
 	if !math.IsInf(c.bound, 1) && c.bound > 0 {
 		pairs := 0
@@ -98,7 +99,7 @@ func (c *common) clip() {
 		}
 		most = 4 * c.bound * float64(pairs)
 	}
-	m := c.market
+	m := c.master
 	m.unit = 0
 	for cap, r := range c.net.rate {
 		m.have[cap] = min(r, most)
@@ -114,13 +115,13 @@ func (c *common) clip() {
 	}
 }
 
-// nobody notes a column that is no set.
-func (c *common) nobody() {
+// nobody notes a column that is no set: it keeps sets, shares and of parallel to the columns.
+func (c *concurrent) nobody() {
 	c.sets, c.shares, c.of = append(c.sets, nil), append(c.shares, nil), append(c.of, -1)
 }
 
 // serves says whether a set serves all destinations.
-func (c *common) serves(k int, set []pipe) bool {
+func (c *concurrent) serves(k int, set []pipe) bool {
 	served := map[int32]bool{}
 	for i := range set {
 		for _, h := range set[i].hosts[1:] {
@@ -131,7 +132,7 @@ func (c *common) serves(k int, set []pipe) bool {
 }
 
 // add takes a set with these shares, unless it is there.
-func (c *common) add(k int, set []pipe, shares []float64) bool {
+func (c *concurrent) add(k int, set []pipe, shares []float64) bool {
 	share := func(i int) float64 {
 		if shares == nil {
 			return 1
@@ -159,18 +160,18 @@ func (c *common) add(k int, set []pipe, shares []float64) bool {
 		uses = append(uses, use{cap, times})
 	}
 	slices.SortFunc(uses, func(a, b use) int { return int(a.capacity - b.capacity) })
-	c.market.add(0, uses, lp.Entry{At: c.rows[k], Value: -1})
+	c.master.add(0, uses, lp.Entry{At: c.rows[k], Value: -1})
 	c.sets, c.shares, c.of = append(c.sets, set), append(c.shares, shares), append(c.of, k)
 	return true
 }
 
 // round solves, and adds the cheapest set of each transfer. It says whether there is more to gain.
-func (c *common) round() (more bool, err error) {
-	if _, err := c.market.solve(); err != nil {
+func (c *concurrent) round() (more bool, err error) {
+	if _, err := c.master.solve(); err != nil {
 		return false, err
 	}
-	c.rates = c.market.held()
-	if c.market.sol.Early { // perhaps before each transfer has something
+	c.rates = c.master.fitted()
+	if c.master.sol.Early { // perhaps before each transfer has something
 		if even := c.even(); c.least(even) > c.least(c.rates) {
 			c.rates = even
 		}
@@ -184,10 +185,10 @@ func (c *common) round() (more bool, err error) {
 			has[k] = true
 		}
 	}
-	worth := 0.0
-	for cap, r := range c.market.row {
+	dual := 0.0
+	for cap, r := range c.master.row {
 		if r >= 0 {
-			worth += c.market.price[cap] * c.market.have[cap]
+			dual += c.master.price[cap] * c.master.have[cap]
 		}
 	}
 	cost, all, certain := 0.0, true, true
@@ -212,12 +213,12 @@ func (c *common) round() (more bool, err error) {
 			continue
 		}
 		spare[k] = least[k] < spent*(1-1e-9) && len(d.dests) <= mostCovered
-		if (!has[k] || spent < c.market.sol.Y[c.rows[k]]-1e-9) && c.add(k, set, nil) {
+		if (!has[k] || spent < c.master.sol.Y[c.rows[k]]-1e-9) && c.add(k, set, nil) {
 			more = true
 		}
 	}
 	if cost > 0 {
-		c.bound = min(c.bound, worth/cost)
+		c.bound = min(c.bound, dual/cost)
 	}
 	if math.IsInf(c.theta, 1) || !all {
 		return false, nil
@@ -232,13 +233,13 @@ func (c *common) round() (more bool, err error) {
 			if spare[k] {
 				set, shares, spent, now := c.covered(k)
 				cost += max(now-least[k], 0)
-				if spent < c.market.sol.Y[c.rows[k]]-1e-9 && c.add(k, set, shares) {
+				if spent < c.master.sol.Y[c.rows[k]]-1e-9 && c.add(k, set, shares) {
 					more = true
 				}
 			}
 		}
 		if cost > 0 {
-			c.bound = min(c.bound, worth/cost)
+			c.bound = min(c.bound, dual/cost)
 		}
 	}
 	return more && c.theta < c.bound*(1-c.near), nil
@@ -246,21 +247,21 @@ func (c *common) round() (more bool, err error) {
 
 // covered is the cheapest set of pipelines that serves all of a transfer if destinations may be in several, with the share of each, and what it costs at the
 // prices; no set costs less than least.
-func (c *common) covered(k int) (set []pipe, shares []float64, cost, least float64) {
+func (c *concurrent) covered(k int) (set []pipe, shares []float64, cost, least float64) {
 	d := &c.demands[k]
-	if !c.pricer.tolls.of(d.legs, c.market.price) {
+	if !c.pricer.legCosts.of(d.legs, c.master.price) {
 		return nil, nil, math.Inf(1), 0
 	}
-	all, least := c.pricer.cover(&c.pricer.tolls, d.certain())
+	all, least := c.pricer.cover(&c.pricer.legCosts, d.certain())
 	for i, row := range all.rows {
-		p, _ := c.net.pipe(k, d.legs.walk(&c.pricer.tolls, row)) // of ways that there are
+		p, _ := c.net.pipe(k, d.legs.walk(&c.pricer.legCosts, row)) // of ways that there are
 		set, shares = append(set, p), append(shares, all.shares[i])
 	}
 	return set, shares, all.cost, least
 }
 
 // got is what the sets of each demand bring at these rates.
-func (c *common) got(rates []float64) []float64 {
+func (c *concurrent) got(rates []float64) []float64 {
 	got := make([]float64, len(c.demands))
 	for j, r := range rates {
 		if k := c.of[j]; k >= 0 {
@@ -271,7 +272,7 @@ func (c *common) got(rates []float64) []float64 {
 }
 
 // least is what all have at these rates; infinite if there is nobody.
-func (c *common) least(rates []float64) float64 {
+func (c *concurrent) least(rates []float64) float64 {
 	least := math.Inf(1)
 	for k, v := range c.got(rates) {
 		if len(c.demands[k].dests) > 0 {
@@ -282,21 +283,21 @@ func (c *common) least(rates []float64) float64 {
 }
 
 // even are rates, by column, at which the first set of each demand brings the same, as much as there is.
-func (c *common) even() []float64 {
-	rates, load := make([]float64, len(c.sets)), make([]float64, len(c.market.prog.B))
+func (c *concurrent) even() []float64 {
+	rates, load := make([]float64, len(c.sets)), make([]float64, len(c.master.prog.B))
 	has := make([]bool, len(c.demands))
 	for j, k := range c.of {
 		if k >= 0 && !has[k] {
 			has[k], rates[j] = true, 1
-			for _, e := range c.market.prog.Entries(int32(j)) {
+			for _, e := range c.master.prog.Entries(int32(j)) {
 				load[e.At] += e.Value
 			}
 		}
 	}
 	share := math.Inf(1)
-	for capacity, r := range c.market.row {
+	for capacity, r := range c.master.row {
 		if r >= 0 && load[r] > 0 {
-			share = min(share, c.market.have[capacity]/load[r])
+			share = min(share, c.master.have[capacity]/load[r])
 		}
 	}
 	for j := range rates {
@@ -308,10 +309,10 @@ func (c *common) even() []float64 {
 }
 
 // cheapest is a set of pipelines that serves all of a transfer, and what it costs at the prices; no set costs less than least.
-func (c *common) cheapest(k int) (set []pipe, cost, least float64) {
+func (c *concurrent) cheapest(k int) (set []pipe, cost, least float64) {
 	d := &c.demands[k]
 	all := 1.0
-	for _, p := range c.market.price {
+	for _, p := range c.master.price {
 		if p < dear {
 			all += p
 		}
@@ -330,7 +331,7 @@ func (c *common) cheapest(k int) (set []pipe, cost, least float64) {
 		if !ok {
 			continue
 		}
-		cost += p.cost(c.market.price)
+		cost += p.cost(c.master.price)
 		set = append(set, p)
 	}
 	whole := c.serves(k, set)
@@ -340,11 +341,11 @@ func (c *common) cheapest(k int) (set []pipe, cost, least float64) {
 	if d.legs == nil {
 		return set, cost, 0
 	}
-	c.pricer.tolls.of(d.legs, c.market.price)
+	c.pricer.legCosts.of(d.legs, c.master.price)
 	for i := range value {
 		value[i] = all * float64(len(d.dests))
 	}
-	_, least = ascent(&c.pricer.tolls, 1, value)
+	_, least = dualAscent(&c.pricer.legCosts, 1, value)
 	if !whole {
 		// Where routes are odd, no destination may be able to go on to all that only destinations can reach: then some are in several pipelines.
 		served := make([]bool, len(d.dests))
@@ -353,15 +354,15 @@ func (c *common) cheapest(k int) (set []pipe, cost, least float64) {
 				served[slices.Index(d.dests, h)] = true
 			}
 		}
-		for _, row := range c.pricer.tolls.cheapestWays() {
+		for _, row := range c.pricer.legCosts.cheapestWays() {
 			if served[row[len(row)-1]] {
 				continue
 			}
 			for _, i := range row {
 				served[i] = true
 			}
-			if p, ok := c.net.pipe(k, d.legs.walk(&c.pricer.tolls, row)); ok {
-				cost += p.cost(c.market.price)
+			if p, ok := c.net.pipe(k, d.legs.walk(&c.pricer.legCosts, row)); ok {
+				cost += p.cost(c.master.price)
 				set = append(set, p)
 			}
 		}
@@ -370,7 +371,7 @@ func (c *common) cheapest(k int) (set []pipe, cost, least float64) {
 }
 
 // cheapestWays are for each destination the cheapest pipeline that ends there, those with most destinations first. O(destinations³) at most.
-func (t *tolls) cheapestWays() (rows [][]int32) {
+func (t *legCosts) cheapestWays() (rows [][]int32) {
 	cost, before := slices.Clone(t.enter), make([]int32, t.n)
 	for d := range before {
 		before[d] = root
@@ -400,7 +401,7 @@ func (t *tolls) cheapestWays() (rows [][]int32) {
 }
 
 // plan are pipelines that give every pair this rate, at most theta, together.
-func (c *common) plan(rate float64) (pipes []pipe, rates []float64) {
+func (c *concurrent) plan(rate float64) (pipes []pipe, rates []float64) {
 	got := c.got(c.rates)
 	for j, r := range c.rates {
 		k := c.of[j]

@@ -6,10 +6,10 @@ import (
 	"github.com/freshet/freshet/internal/lp"
 )
 
-// market is the linear program of some pipelines over the capacities that they use: each
+// master is the restricted master problem, the linear program of some pipelines over the capacities that they use: each
 // pipeline's rate is a column, each capacity a row, and the price of a row says what a byte per second more of
 // that capacity would be worth.
-type market struct {
+type master struct {
 	net    *Network
 	prog   *lp.Program
 	solver lp.Solver
@@ -21,8 +21,8 @@ type market struct {
 	sol    lp.Solution
 }
 
-func (n *Network) market(have []float64, solver *lp.Simplex) *market {
-	m := &market{net: n, prog: &lp.Program{}, solver: lp.Or{First: solver, Second: n.second}, steps: solver, have: have, row: make([]int32, len(n.rate)), price: make([]float64, len(n.rate))}
+func (n *Network) master(have []float64, solver *lp.Simplex) *master {
+	m := &master{net: n, prog: &lp.Program{}, solver: lp.Or{First: solver, Second: n.second}, steps: solver, have: have, row: make([]int32, len(n.rate)), price: make([]float64, len(n.rate))}
 	for i, r := range n.rate {
 		m.row[i] = -1
 		m.unit = max(m.unit, r)
@@ -33,8 +33,8 @@ func (n *Network) market(have []float64, solver *lp.Simplex) *market {
 	return m
 }
 
-// add adds a column that is worth so much, with these uses and more entries.
-func (m *market) add(worth float64, uses []use, more ...lp.Entry) int32 {
+// add adds a column with its coefficient in the objective, these uses, and more entries.
+func (m *master) add(objective float64, uses []use, more ...lp.Entry) int32 {
 	entries := make([]lp.Entry, 0, len(uses)+len(more))
 	for _, u := range uses {
 		if m.row[u.capacity] < 0 {
@@ -42,14 +42,14 @@ func (m *market) add(worth float64, uses []use, more ...lp.Entry) int32 {
 		}
 		entries = append(entries, lp.Entry{At: m.row[u.capacity], Value: u.times})
 	}
-	return m.prog.Column(worth, append(entries, more...)...)
+	return m.prog.Column(objective, append(entries, more...)...)
 }
 
-// solve solves the program, and believes only what it has checked. value is what the columns bring, in bytes per second by worth.
-func (m *market) solve() (value float64, err error) { return m.ask(m.solver) }
+// solve solves the program, and believes only what it has checked. value is that of the objective, in bytes per second.
+func (m *master) solve() (value float64, err error) { return m.ask(m.solver) }
 
 // ask is solve by whatever solver, which may end before the optimum.
-func (m *market) ask(solver lp.Solver) (value float64, err error) {
+func (m *master) ask(solver lp.Solver) (value float64, err error) {
 	if m.sol, err = solver.Solve(m.prog); err != nil {
 		return 0, fmt.Errorf("planner: %w", err)
 	}
@@ -75,14 +75,14 @@ func (m *market) ask(solver lp.Solver) (value float64, err error) {
 }
 
 // soon is what so many exchanges from where the program was make of it; see try. ok is false if that is no longer a point to begin at.
-func (m *market) soon(exchanges int) (rates []float64, ok bool) {
+func (m *master) soon(exchanges int) (rates []float64, ok bool) {
 	m.steps.Most = exchanges
 	defer func() { m.steps.Most = 0 }()
 	return m.try(m.steps)
 }
 
 // try is what a solver makes of the program, by column in bytes per second. ok is false if that is no answer. Of the last solution and its prices nothing changes.
-func (m *market) try(solver lp.Solver) (rates []float64, ok bool) {
+func (m *master) try(solver lp.Solver) (rates []float64, ok bool) {
 	sol, err := solver.Solve(m.prog)
 	if err != nil {
 		return nil, false
@@ -96,8 +96,8 @@ func (m *market) try(solver lp.Solver) (rates []float64, ok bool) {
 	return sol.X, true
 }
 
-// scarce are the prices that are something, by capacity.
-func (m *market) scarce() map[int32]float64 {
+// scarce are the non-zero prices, by capacity.
+func (m *master) scarce() map[int32]float64 {
 	some := map[int32]float64{}
 	for c, p := range m.price {
 		if p > 0 {
@@ -108,18 +108,18 @@ func (m *market) scarce() map[int32]float64 {
 }
 
 // work is how many exchanges and columns the program has taken so far.
-func (m *market) work() int { return len(m.prog.Cost) + m.steps.Steps }
+func (m *master) work() int { return len(m.prog.Cost) + m.steps.Steps }
 
 // rate is what the last solution gives a column, in bytes per second; one that came later has nothing yet.
-func (m *market) rate(column int32) float64 {
+func (m *master) rate(column int32) float64 {
 	if int(column) >= len(m.sol.X) {
 		return 0
 	}
 	return m.sol.X[column] * m.unit
 }
 
-// held are the rates of columns in the last solution, or less where a capacity would carry more than it has: see fit.
-func (m *market) held() []float64 {
+// fitted are the rates of columns in the last solution, or less where a capacity would carry more than it has: see fit.
+func (m *master) fitted() []float64 {
 	rates, load, share := make([]float64, len(m.sol.X)), make([]float64, len(m.prog.B)), make([]float64, len(m.prog.B))
 	for j := range rates {
 		rates[j] = m.rate(int32(j))

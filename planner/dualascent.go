@@ -4,12 +4,11 @@ import (
 	"math/bits"
 )
 
-// climbs is up to how many destinations of a transfer sets of them are thought of; beyond, only what the cheapest way to each
-// costs is known.
-const climbs = 192
+// mostAscent is the most destinations for which sets are tried; beyond it each pays only its cheapest entry.
+const mostAscent = 192
 
-// ascent proves what pipelines of a transfer must cost where the cheapest of them cannot be found for certain. Every pipeline that
-// serves a destination comes into every set of destinations that has it in, from outside; so each set may charge a toll at its border,
+// dualAscent proves what pipelines of a transfer must cost where the cheapest of them cannot be found for certain. Every pipeline that
+// serves a destination comes into every set of destinations that has it in, from outside; so each set may charge a toll at its border, its dual variable,
 // as long as no leg has to pay more than it costs, and what destinations in the set pay for it they are not worth any more. Tolls are
 // raised by the sets that nobody can reach as yet without paying: first each destination by itself, and where they reach each other in
 // a circle for nothing, all of them together. That is Edmonds' algorithm for the cheapest arborescence, as a dual ascent (Wong 1984), with
@@ -18,13 +17,13 @@ const climbs = 192
 // rest is by destination what is left of its value: with values less by that no pipeline gains anything. paid is the sum of
 // all tolls; if values are large it is what the cheapest arborescence costs, and no pipelines that serve all cost
 // less. Legs cost factor times what t says. O(destinations³) at most, usually.
-func ascent(t *tolls, factor float64, value []float64) (rest []float64, paid float64) {
+func dualAscent(t *legCosts, factor float64, value []float64) (rest []float64, paid float64) {
 	n := t.n
 	rest = make([]float64, n)
 	for d, v := range value {
 		rest[d] = max(v, 0)
 	}
-	if n > climbs {
+	if n > mostAscent {
 		for d := range n {
 			cheapest := t.enter[d]
 			for _, c := range t.leg[d*n : d*n+n] {
@@ -128,7 +127,7 @@ func ascent(t *tolls, factor float64, value []float64) (rest []float64, paid flo
 }
 
 // set is one of destinations, by index.
-type set [(climbs + 63) / 64]uint64
+type set [(mostAscent + 63) / 64]uint64
 
 func (s *set) add(d int)      { s[d/64] |= 1 << (d % 64) }
 func (s *set) has(d int) bool { return s[d/64]>>(d%64)&1 == 1 }

@@ -8,9 +8,9 @@ import (
 	"github.com/freshet/freshet/topo"
 )
 
-// A crumb's destinations get from their other pipelines what it brought, where there is room; where not they go without,
+// The destinations of a negligible flow get from their other pipelines what it brought, where there is room; where not they go without,
 // unless that is below the floor.
-func TestSweep(t *testing.T) {
+func TestDropNegligible(t *testing.T) {
 	const little = 1e-4
 	for _, tt := range []struct {
 		name      string
@@ -32,7 +32,7 @@ func TestSweep(t *testing.T) {
 			pipes = append(pipes, p)
 		}
 		rates := []float64{50, 50, little}
-		n.sweep(pipes, rates, tt.floor)
+		n.dropNegligible(pipes, rates, tt.floor)
 		for i := range rates {
 			if math.Abs(rates[i]-tt.want[i]) > 1e-9 {
 				t.Errorf("%s: got %v, want %v", tt.name, rates, tt.want)
@@ -40,26 +40,26 @@ func TestSweep(t *testing.T) {
 			}
 		}
 	}
-	// A little that is all that somebody has is no crumb.
+	// A little that is all that somebody has is not negligible.
 	n := star([2]float64{1000, 0}, [2]float64{200, 200}, [2]float64{200, 200})
 	a, _ := n.pipe(0, []int32{0, 1})
 	b, _ := n.pipe(0, []int32{0, 1, 2})
 	rates := []float64{50, little}
-	if n.sweep([]pipe{a, b}, rates, 0); rates[1] != little {
+	if n.dropNegligible([]pipe{a, b}, rates, 0); rates[1] != little {
 		t.Errorf("got %v, and the last destination has nothing", rates)
 	}
 }
 
 // Plans have no flow that nobody would carry out, and nobody has noticeably less for that.
-func TestNoCrumbs(t *testing.T) {
-	swept := 0
+func TestNoNegligibleFlows(t *testing.T) {
+	dropped := 0
 	for _, kind := range []string{"intrigger", "star", "fattree"} {
 		for seed := range uint64(3) {
 			n, ts := problem(t, topo.Shape{Kind: kind, Hosts: 60, Seed: seed}, 5, 2, 6)
 			for _, o := range []Options{{MaxMin: true}, {Floor: 0.9}, {}} {
 				p, plan := planned(t, n, o, ts...)
 				for _, f := range plan.Flows {
-					large := func(h int) bool { return f.Rate >= 0.99*crumb*plan.Rate(Pair{f.Transfer, h}) }
+					large := func(h int) bool { return f.Rate >= 0.99*negligibleFlow*plan.Rate(Pair{f.Transfer, h}) }
 					if o.Floor == 0 && !slices.ContainsFunc(f.Hosts[1:], large) {
 						t.Errorf("%s, seed %d, %+v: flow %v", kind, seed, o, f)
 					}
@@ -85,17 +85,17 @@ func TestNoCrumbs(t *testing.T) {
 					return flows
 				}
 				before := sum(had)
-				n.sweep(pipes, rates, p.share)
-				swept += before - sum(has)
+				n.dropNegligible(pipes, rates, p.share)
+				dropped += before - sum(has)
 				for m, before := range had {
-					if has[m] < before*(1-10*crumb) {
+					if has[m] < before*(1-10*negligibleFlow) {
 						t.Errorf("%s, seed %d, %+v: %v had %v and has %v", kind, seed, o, m, before, has[m])
 					}
 				}
 			}
 		}
 	}
-	if swept < 20 {
-		t.Errorf("%d crumbs in all plans together: too few to tell", swept)
+	if dropped < 20 {
+		t.Errorf("%d negligible flows in all plans together: too few to tell", dropped)
 	}
 }

@@ -5,26 +5,27 @@ import (
 	"slices"
 )
 
-// crumb is the share of a destination's rate below which nobody would carry out a flow: a connection for some bytes per
-// second beside others of megabytes. They come from rounding, mostly that which fairness keeps free (see tide).
-const crumb = 1e-5
+// negligibleFlow is the share of a destination's rate below which nobody would carry out a flow: a connection for some bytes per
+// second beside others of megabytes. They come from rounding, mostly that which fairness keeps free (see maxMin). What Negligible says is of all flows of a
+// destination together.
+const negligibleFlow = 1e-5
 
-// sweep takes out the pipelines that are crumbs to all of their destinations. What these lose they get from the other
+// dropNegligible takes out the pipelines that are negligible to all of their destinations. What these lose they get from the other
 // pipelines that they are in, the widest first, as far as capacities have room. Where somebody would
-// not come to the floor again a crumb stays. rates are changed in place.
-func (n *Network) sweep(pipes []pipe, rates []float64, floor float64) {
+// not come to the floor again one stays. rates are changed in place.
+func (n *Network) dropNegligible(pipes []pipe, rates []float64, floor float64) {
 	has := arrivals(pipes, rates)
-	var crumbs []int
+	var small []int
 	for i := range pipes {
-		if rates[i] > 0 && !slices.ContainsFunc(pipes[i].hosts[1:], func(h int32) bool { return rates[i] >= crumb*has[member{pipes[i].demand, h}] }) {
-			crumbs = append(crumbs, i)
+		if rates[i] > 0 && !slices.ContainsFunc(pipes[i].hosts[1:], func(h int32) bool { return rates[i] >= negligibleFlow*has[member{pipes[i].demand, h}] }) {
+			small = append(small, i)
 		}
 	}
-	if len(crumbs) == 0 {
+	if len(small) == 0 {
 		return
 	}
 	in := map[member][]int{} // the pipelines that those are in who lose something
-	for _, i := range crumbs {
+	for _, i := range small {
 		for _, h := range pipes[i].hosts[1:] {
 			in[member{pipes[i].demand, h}] = nil
 		}
@@ -49,12 +50,12 @@ func (n *Network) sweep(pipes []pipe, rates []float64, floor float64) {
 			has[member{pipes[i].demand, h}] += rate
 		}
 	}
-	slices.SortStableFunc(crumbs, func(a, b int) int { return cmp.Compare(rates[a], rates[b]) })
+	slices.SortStableFunc(small, func(a, b int) int { return cmp.Compare(rates[a], rates[b]) })
 	type change struct {
 		pipe int
 		rate float64 // before
 	}
-	for _, i := range crumbs {
+	for _, i := range small {
 		took := rates[i]
 		done := []change{{i, took}}
 		wants := make([]float64, len(pipes[i].hosts))

@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// Whatever comes, a glide's answers can be done and come near the optimum, also of a program that grows; and the simplex method goes on from there
+// Whatever comes, the answers of PDHG can be done and come near the optimum, also of a program that grows; and the simplex method goes on from there
 // with a vertex that is worth no less.
-func TestGlide(t *testing.T) {
+func TestPDHG(t *testing.T) {
 	far := 0
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		rows, cols := 1+rng.IntN(40), 1+rng.IntN(120)
 		p := random(rng, rows, cols, seed%3 == 0, false)
-		g := &Glide{Steps: 300}
+		g := &PDHG{Steps: 300}
 		if _, err := g.Solve(p); err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestGlide(t *testing.T) {
 		}
 
 		s := &Simplex{Seed: seed}
-		if err := s.Begin(p, sol.X); err != nil {
+		if err := s.Crossover(p, sol.X); err != nil {
 			t.Fatal(err)
 		}
 		if !s.refresh() {
@@ -83,7 +83,7 @@ func TestBeginWithColumnsNearlyTheSame(t *testing.T) {
 			x, value = append(x, 0.2), value+0.2
 		}
 		s := &Simplex{Seed: seed}
-		if err := s.Begin(p, x); err != nil {
+		if err := s.Crossover(p, x); err != nil {
 			t.Fatal(err)
 		}
 		vertex := 0.0
@@ -102,12 +102,12 @@ func TestBeginWithColumnsNearlyTheSame(t *testing.T) {
 }
 
 // A floor that cannot be held, or not together with others, is missed; and the answer says so.
-func TestGlideMissesFloors(t *testing.T) {
+func TestPDHGMissesFloors(t *testing.T) {
 	var p Program
 	shared := p.Row(900)
 	x := p.Column(1, Entry{shared, 1})
 	_, missed := p.Floor(1000, 10, Entry{x, 1})
-	g := &Glide{Steps: 200}
+	g := &PDHG{Steps: 200}
 	var sol Solution
 	for range 10 {
 		var err error

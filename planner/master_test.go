@@ -23,7 +23,7 @@ func (r *rounded) Solve(p *lp.Program) (lp.Solution, error) {
 // Pricing wants prices that are not below zero, whoever has computed them, and nobody gets a rate below zero.
 func TestPricesAreNotNegative(t *testing.T) {
 	n := star([2]float64{100, 100}, [2]float64{100, 100}, [2]float64{50, 50})
-	m := n.market(n.rate, &lp.Simplex{})
+	m := n.master(n.rate, &lp.Simplex{})
 	m.solver = &rounded{}
 	for _, hosts := range [][]int32{{0, 1}, {0, 1, 2}, {0, 2}} {
 		q, _ := n.pipe(0, hosts)
@@ -70,9 +70,9 @@ func TestSetsAreTakenOnce(t *testing.T) {
 		}
 		sets = append(sets, set)
 	}
-	c := n.common([]demand{d}, sets[0])
-	if c.add(0, sets[0], nil) || !c.add(0, sets[1], nil) || c.add(0, sets[1], nil) || len(c.market.prog.Cost) != 3 {
-		t.Errorf("%d columns, want 3", len(c.market.prog.Cost))
+	c := n.concurrent([]demand{d}, sets[0])
+	if c.add(0, sets[0], nil) || !c.add(0, sets[1], nil) || c.add(0, sets[1], nil) || len(c.master.prog.Cost) != 3 {
+		t.Errorf("%d columns, want 3", len(c.master.prog.Cost))
 	}
 }
 

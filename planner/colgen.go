@@ -6,40 +6,40 @@ import (
 	"github.com/freshet/freshet/internal/lp"
 )
 
-// generation finds the optimum over all pipelines of all transfers by column generation: it solves
-// the linear program of some pipelines, asks at its prices for pipelines that are worth
+// colgen finds the optimum over all pipelines of all transfers by column generation (Dantzig and Wolfe 1960): it solves
+// the linear program of some pipelines, the restricted master problem (master.go), asks at its prices for pipelines that are worth
 // more than they cost, adds them, and solves again, until there are none.
 //
-// On trees that question is answered exactly (pricer.best), and elsewhere for transfers of few destinations (pricer.surely); so the prices
-// prove a bound at every step. For larger ones it is answered greedily, and the bound is one that even trees of
-// copies, instead of pipelines, would not exceed (ascent).
-type generation struct {
+// On trees that question is answered exactly (pricer.best), and elsewhere for transfers of few destinations (pricer.heldKarp); so the prices
+// prove a bound at every step, the Lagrangian one: what capacities cost at them, and what pipelines may still gain. For larger ones it is answered
+// greedily, and the bound is one that even trees of copies, instead of pipelines, would not exceed (dualAscent). Prices times a factor prove one as well (A. A. Farley 1990).
+type colgen struct {
 	net     *Network
 	demands []demand
-	worth   []float64 // by demand: of a byte per second at one destination; 0: it is there for floors alone
+	weight  []float64 // by demand: of a byte per second at one destination; 0: it is there for floors alone
 	gone    []bool    // by demand: it has been taken out
-	market  *market
-	glide   *lp.Glide   // what solves the program at first, see glides; nil: it is exact from now on
+	master  *master
+	pdhg    *lp.PDHG    // what solves the program at first, see roundPDHG; nil: it is exact from now on
 	had     lp.Solution // the last one before a change
 	pricer  *pricer
 	pipes   []pipe           // by column
 	at      map[string]int32 // column by demand and hosts
 	columns []int32          // of the program, by pipe
 
-	floor  float64          // bytes per second that every pair is to have; 0: none
-	floors map[member]int32 // rows of pairs that would not have it by themselves
-	held   []held           // the same, in the order in which they came
-	ranks  []rank
+	floor     float64          // bytes per second that every pair is to have; 0: none
+	floors    map[member]int32 // rows of pairs that would not have it by themselves
+	floorRows []floorRow       // the same, in the order in which they came
+	classRows []classRow
 
 	bound  float64 // the best proved so far, bytes per second
 	by     string  // how
 	free   float64 // the same for the whole network without floors
 	freeBy string
 	value  float64 // of the last solution
-	mark   float64 // the value when it was last much better than before, and while it glides
+	mark   float64 // the value when it was last much better than before; with PDHG, when it or the bound was
 	low    float64 // the bound then
 	slow   int     // rounds since
-	turns  int     // rounds in all
+	rounds int     // rounds in all
 }
 
 // member is a destination of a demand.
@@ -48,8 +48,8 @@ type member struct {
 	host   int32
 }
 
-// held is a pair with a floor of its own.
-type held struct {
+// floorRow is the row of a pair with a floor of its own.
+type floorRow struct {
 	member
 	row, missed int32 // of the program; the column is what the pair lacks
 }
@@ -57,21 +57,21 @@ type held struct {
 // margin is by how much floors are higher in the program than they are, as a share, so that rounding does not miss them.
 const margin = 1e-6
 
-// rank is what a class of transfers has reached, as a row that those after it must hold.
-type rank struct {
+// classRow is what a class of transfers has reached, as a row that those after it must hold.
+type classRow struct {
 	row, missed int32
-	worth       []float64 // by demand: the share of what was reached that a byte per second at one destination is, in units of the program
+	weight      []float64 // by demand: the share of what was reached that a byte per second at one destination is, in units of the program
 }
 
-// generate begins with these pipelines. worth is by demand, have by capacity what may be used of it, in bytes per second.
-func (n *Network) generate(demands []demand, worth []float64, have []float64, begin []pipe) *generation {
-	g := &generation{
-		net: n, demands: demands, worth: worth, gone: make([]bool, len(demands)), at: map[string]int32{}, floors: map[member]int32{},
-		market: n.market(have, &lp.Simplex{Seed: 1, Enough: n.enough}),
+// colgen begins with these pipelines. weight is by demand, have by capacity what may be used of it, in bytes per second.
+func (n *Network) colgen(demands []demand, weight []float64, have []float64, begin []pipe) *colgen {
+	g := &colgen{
+		net: n, demands: demands, weight: weight, gone: make([]bool, len(demands)), at: map[string]int32{}, floors: map[member]int32{},
+		master: n.master(have, &lp.Simplex{Seed: 1, Enough: n.enough}),
 	}
-	g.pricer = &pricer{net: n, price: g.market.price}
-	if g.pairs() >= glidesFrom {
-		g.glide = &lp.Glide{Steps: glideSteps}
+	g.pricer = &pricer{net: n, price: g.master.price}
+	if g.pairs() >= pdhgFrom {
+		g.pdhg = &lp.PDHG{Steps: pdhgSteps}
 	}
 	g.anew()
 	for i := range begin {
@@ -81,18 +81,18 @@ func (n *Network) generate(demands []demand, worth []float64, have []float64, be
 }
 
 // anew forgets what was proved.
-func (g *generation) anew() {
+func (g *colgen) anew() {
 	g.bound, g.by = g.access(), "downlinks"
 	g.free, g.freeBy = g.bound, g.by
-	g.value, g.mark, g.low, g.slow, g.turns = 0, 0, g.bound, 0, 0
+	g.value, g.mark, g.low, g.slow, g.rounds = 0, 0, g.bound, 0, 0
 }
 
 // access is what the destinations' own links let in at most.
-func (g *generation) access() (sum float64) {
+func (g *colgen) access() (sum float64) {
 	most := map[int32]float64{}
 	for k := range g.demands {
 		for _, d := range g.demands[k].dests {
-			most[d] = max(most[d], g.worth[k])
+			most[d] = max(most[d], g.weight[k])
 		}
 	}
 	for h := range int32(g.net.hosts) { // in one order, so that the sum is the same each time
@@ -117,7 +117,7 @@ func name(p *pipe) string {
 }
 
 // take adds a pipe, unless it is there.
-func (g *generation) take(p pipe) bool {
+func (g *colgen) take(p pipe) bool {
 	if _, known := g.at[name(&p)]; known || g.gone[p.demand] {
 		return false
 	}
@@ -129,49 +129,49 @@ func (g *generation) take(p pipe) bool {
 			}
 		}
 	}
-	for _, r := range g.ranks {
-		if w := r.worth[p.demand]; w > 0 {
+	for _, r := range g.classRows {
+		if w := r.weight[p.demand]; w > 0 {
 			more = append(more, lp.Entry{At: r.row, Value: -w * float64(p.served())})
 		}
 	}
 	g.at[name(&p)] = int32(len(g.pipes))
-	g.columns = append(g.columns, g.market.add(g.worth[p.demand]*float64(p.served()), p.use, more...))
+	g.columns = append(g.columns, g.master.add(g.weight[p.demand]*float64(p.served()), p.use, more...))
 	g.pipes = append(g.pipes, p)
 	return true
 }
 
 // solve solves the program of the pipes that there are.
-func (g *generation) solve() error {
-	value, err := g.market.solve()
+func (g *colgen) solve() error {
+	value, err := g.master.solve()
 	g.value = value
 	return err
 }
 
 // rates are the last solution's, by pipe. What is gone has none, also where exchanges ended before they had taken it out.
-func (g *generation) rates() []float64 {
+func (g *colgen) rates() []float64 {
 	r := make([]float64, len(g.pipes))
 	for i, c := range g.columns {
 		if !g.gone[g.pipes[i].demand] {
-			r[i] = g.market.rate(c)
+			r[i] = g.master.rate(c)
 		}
 	}
 	return r
 }
 
-// valueOf a destination is its worth, and the prices of the floor under it and of what classes before have reached.
-func (g *generation) valueOf(k int, h int32) float64 {
-	v := g.worth[k]
+// valueOf a destination is its weight, and the prices of the floor under it and of what classes before have reached.
+func (g *colgen) valueOf(k int, h int32) float64 {
+	v := g.weight[k]
 	if row, ok := g.floors[member{k, h}]; ok {
-		v += g.market.sol.Y[row]
+		v += g.master.sol.Y[row]
 	}
-	for _, r := range g.ranks {
-		v += r.worth[k] * g.market.sol.Y[r.row]
+	for _, r := range g.classRows {
+		v += r.weight[k] * g.master.sol.Y[r.row]
 	}
 	return v
 }
 
-// values are those of all destinations of a demand, as its pricing wants them, less a share of worth. some says whether there is any.
-func (g *generation) values(k int, less float64) (v []float64, some bool) {
+// values are those of all destinations of a demand, as its pricing wants them, each lower by less. some says whether there is any.
+func (g *colgen) values(k int, less float64) (v []float64, some bool) {
 	d := &g.demands[k]
 	if d.sub == nil {
 		v = make([]float64, len(d.dests))
@@ -201,7 +201,7 @@ func (d *demand) certain() bool { return d.sub != nil || d.legs == nil || d.legs
 
 // price adds pipelines that are worth more than they cost, of each transfer the best set, and proves a bound: at once where pricing is
 // exact, else now and then, or if it adds none, and when last is set. It says how many it has added.
-func (g *generation) price(last bool) (added int) {
+func (g *colgen) price(last bool) (added int) {
 	raise := make([]float64, g.net.hosts)
 	charged := g.charged() // before the program grows
 	greedy, unpriced := false, false
@@ -257,7 +257,7 @@ func (g *generation) price(last bool) (added int) {
 			}
 		}
 	}
-	g.turns++
+	g.rounds++
 	by := "pipelines"
 	switch {
 	case unpriced: // whose destinations are charged for all that comes in over their own links
@@ -267,8 +267,8 @@ func (g *generation) price(last bool) (added int) {
 	}
 	switch {
 	case !greedy:
-		g.prove(1, charged, raise, by)
-	case last || added == 0 || g.turns%8 == 1:
+		g.tighten(1, charged, raise, by)
+	case last || added == 0 || g.rounds%8 == 1:
 		g.loosely(charged, raise, values, by)
 	}
 	return added
@@ -285,32 +285,32 @@ func (p *pricer) of(d *demand, value []float64, all bool) (walks [][]int32, prof
 // charges are what rows cost at the prices, in bytes per second.
 type charges struct {
 	capacity float64 // all capacities that the program has
-	rest     float64 // floors and ranks, which are negative: what is paid for them
+	rest     float64 // floors and classes, which are negative: what is paid for them
 	whole    float64 // the capacities of the whole network
 }
 
-func (g *generation) charged() (c charges) {
-	paid := func(row int32) float64 { return g.market.prog.B[row] * g.market.sol.Y[row] * g.market.unit }
-	for k, r := range g.market.row {
+func (g *colgen) charged() (c charges) {
+	paid := func(row int32) float64 { return g.master.prog.B[row] * g.master.sol.Y[row] * g.master.unit }
+	for k, r := range g.master.row {
 		if r >= 0 {
-			c.whole += g.net.rate[k] * g.market.price[k]
+			c.whole += g.net.rate[k] * g.master.price[k]
 			c.capacity += paid(r)
 		}
 	}
-	for _, h := range g.held {
+	for _, h := range g.floorRows {
 		if !g.gone[h.demand] { // what is proved is of plans that hold the floor, without the margin
-			c.rest += paid(h.row) + margin*g.floor*g.market.sol.Y[h.row]
+			c.rest += paid(h.row) + margin*g.floor*g.master.sol.Y[h.row]
 		}
 	}
-	for _, r := range g.ranks {
+	for _, r := range g.classRows {
 		c.rest += paid(r.row)
 	}
 	return c
 }
 
-// prove takes the bound of prices times factor at which nothing gains any more, if values fall by raise: by host, and the
+// tighten takes the bound of prices times factor where it is lower than the one before. Nothing gains at these any more if values fall by raise: by host, and the
 // hosts' own links are charged for it.
-func (g *generation) prove(factor float64, c charges, raise []float64, by string) {
+func (g *colgen) tighten(factor float64, c charges, raise []float64, by string) {
 	raised := 0.0
 	for h, r := range raise {
 		if r > 0 {
@@ -326,13 +326,13 @@ func (g *generation) prove(factor float64, c charges, raise []float64, by string
 }
 
 // gains are walks as pipes, those that gain something at the prices, and the most that one gains for each of its destinations.
-func (g *generation) gains(k int, walks [][]int32) (gain []pipe, most float64) {
+func (g *colgen) gains(k int, walks [][]int32) (gain []pipe, most float64) {
 	for _, w := range walks {
 		p, ok := g.net.pipe(k, w)
 		if !ok {
 			continue
 		}
-		v := -p.cost(g.market.price)
+		v := -p.cost(g.master.price)
 		for _, h := range w[1:] {
 			v += g.valueOf(k, h)
 		}
@@ -345,7 +345,7 @@ func (g *generation) gains(k int, walks [][]int32) (gain []pipe, most float64) {
 }
 
 // offer takes those of the walks that gain something.
-func (g *generation) offer(k int, walks [][]int32) (added int, most float64) {
+func (g *colgen) offer(k int, walks [][]int32) (added int, most float64) {
 	gain, most := g.gains(k, walks)
 	for _, p := range gain {
 		if g.take(p) {
@@ -357,7 +357,7 @@ func (g *generation) offer(k int, walks [][]int32) (added int, most float64) {
 
 // loosely proves a bound where some transfers are priced greedily, those that have values. raise is by host what the others' destinations
 // must fall by, and by what is proved then. All prices times a factor are as good: a little dearer, fewer destinations gain.
-func (g *generation) loosely(c charges, raise []float64, values [][]float64, by string) {
+func (g *colgen) loosely(c charges, raise []float64, values [][]float64, by string) {
 	for _, factor := range []float64{1, 1.003, 1.01, 1.03, 1.1, 1.3, 2} {
 		raised := slices.Clone(raise) // what is dear enough at these prices is so at higher ones
 		for k := range g.demands {
@@ -365,147 +365,147 @@ func (g *generation) loosely(c charges, raise []float64, values [][]float64, by 
 				continue
 			}
 			d := &g.demands[k]
-			g.pricer.tolls.of(d.legs, g.market.price)
-			rest, _ := ascent(&g.pricer.tolls, factor, values[k])
+			g.pricer.legCosts.of(d.legs, g.master.price)
+			rest, _ := dualAscent(&g.pricer.legCosts, factor, values[k])
 			for i, h := range d.dests {
 				raised[h] = max(raised[h], rest[i])
 			}
 		}
-		g.prove(factor, c, raised, by)
+		g.tighten(factor, c, raised, by)
 	}
 }
 
-// raise sets the floor, also that of the pairs that have a row.
-func (g *generation) raise(floor float64) {
+// setFloor sets the floor, also that of the pairs that have a row.
+func (g *colgen) setFloor(floor float64) {
 	g.floor = floor
-	for _, h := range g.held {
+	for _, h := range g.floorRows {
 		if !g.gone[h.demand] {
-			g.market.prog.B[h.row] = -floor * (1 + margin) / g.market.unit
+			g.master.prog.B[h.row] = -floor * (1 + margin) / g.master.unit
 		}
 	}
 }
 
 // settle makes what has been reached a row, so that all that comes after has no less of it, and goes on to what counts next.
-func (g *generation) settle(worth []float64) {
+func (g *colgen) settle(weight []float64) {
 	reached := 0.0 // in units of the program
 	rates := g.rates()
 	for i := range g.pipes {
-		reached += rates[i] / g.market.unit * g.worth[g.pipes[i].demand] * float64(g.pipes[i].served())
+		reached += rates[i] / g.master.unit * g.weight[g.pipes[i].demand] * float64(g.pipes[i].served())
 	}
 	if reached > 0 {
-		r := rank{worth: make([]float64, len(g.worth))}
-		for k, w := range g.worth {
-			r.worth[k] = w / reached
+		r := classRow{weight: make([]float64, len(g.weight))}
+		for k, w := range g.weight {
+			r.weight[k] = w / reached
 		}
 		var entries []lp.Entry
 		for i := range g.pipes {
-			if w := r.worth[g.pipes[i].demand]; w > 0 {
+			if w := r.weight[g.pipes[i].demand]; w > 0 {
 				entries = append(entries, lp.Entry{At: g.columns[i], Value: w * float64(g.pipes[i].served())})
 			}
 		}
 		// Some millionths less than all of it: rounding must not make it impossible. Each class after it gets some of its own.
 		const slack = 2e-6
-		for i := range g.ranks {
-			g.market.prog.B[g.ranks[i].row] = -(1 - slack*float64(len(g.ranks)-i+1))
+		for i := range g.classRows {
+			g.master.prog.B[g.classRows[i].row] = -(1 - slack*float64(len(g.classRows)-i+1))
 		}
-		r.row, r.missed = g.market.prog.Floor(1-slack, penalty*max(1, reached), entries...)
-		g.ranks = append(g.ranks, r)
+		r.row, r.missed = g.master.prog.Floor(1-slack, penalty*max(1, reached), entries...)
+		g.classRows = append(g.classRows, r)
 	}
-	g.worth = worth
+	g.weight = weight
 	for i := range g.pipes {
-		g.market.prog.Cost[g.columns[i]] = worth[g.pipes[i].demand] * float64(g.pipes[i].served())
+		g.master.prog.Cost[g.columns[i]] = weight[g.pipes[i].demand] * float64(g.pipes[i].served())
 	}
 	g.anew()
 }
 
 // change takes up that transfers have come and gone, and rates have changed to others that are not 0. Those that have gone leave their columns behind,
 // which cost now, and their floors, which may be missed.
-func (g *generation) change(demands []demand, live []bool) {
+func (g *colgen) change(demands []demand, live []bool) {
 	g.demands = demands
-	for k := len(g.worth); k < len(demands); k++ {
-		g.worth, g.gone = append(g.worth, 1), append(g.gone, false)
+	for k := len(g.weight); k < len(demands); k++ {
+		g.weight, g.gone = append(g.weight, 1), append(g.gone, false)
 	}
 	for i, p := range g.pipes {
 		if !g.gone[p.demand] && !live[p.demand] {
-			g.market.prog.Cost[g.columns[i]] = -1
+			g.master.prog.Cost[g.columns[i]] = -1
 		}
 	}
-	for _, h := range g.held {
+	for _, h := range g.floorRows {
 		if !live[h.demand] {
-			g.market.prog.Cost[h.missed] = 0
+			g.master.prog.Cost[h.missed] = 0
 		}
 	}
-	for k := range g.worth {
+	for k := range g.weight {
 		if !live[k] {
-			g.worth[k], g.gone[k] = 0, true
+			g.weight[k], g.gone[k] = 0, true
 		}
 	}
-	g.market.have = g.net.rate // floors that were taken off are no more, for rows that come later either
-	for c, r := range g.market.row {
+	g.master.have = g.net.rate // floors that were taken off are no more, for rows that come later either
+	for c, r := range g.master.row {
 		if r >= 0 {
-			g.market.prog.B[r] = g.net.rate[c] / g.market.unit
+			g.master.prog.B[r] = g.net.rate[c] / g.master.unit
 		}
 	}
 	g.anew()
 	if g.solved() {
-		g.had = g.market.sol
+		g.had = g.master.sol
 	}
-	g.market.sol = lp.Solution{}
-	if g.glide = nil; g.pairs() >= glidesFrom {
-		g.glide = g.onwards()
+	g.master.sol = lp.Solution{}
+	if g.pdhg = nil; g.pairs() >= pdhgFrom {
+		g.pdhg = g.warmPDHG()
 	}
 }
 
 // pairs is how many pairs of a transfer and a destination there are.
-func (g *generation) pairs() (n int) {
+func (g *colgen) pairs() (n int) {
 	for k := range g.demands {
 		n += len(g.demands[k].dests)
 	}
 	return n
 }
 
-// onwards glides on from the last solution before a change, without what has gone since.
-func (g *generation) onwards() *lp.Glide {
+// warmPDHG goes on from the last solution before a change, without what has gone since.
+func (g *colgen) warmPDHG() *lp.PDHG {
 	had := slices.Clone(g.had.X)
 	for i, c := range g.columns {
 		if g.gone[g.pipes[i].demand] && int(c) < len(had) {
 			had[c] = 0
 		}
 	}
-	glide := &lp.Glide{Steps: glideSteps}
-	glide.Begin(g.market.prog, had, g.had.Y)
-	return glide
+	pdhg := &lp.PDHG{Steps: pdhgSteps}
+	pdhg.Begin(g.master.prog, had, g.had.Y)
+	return pdhg
 }
 
-// copied is a generation with the pipelines that g uses, on all of the network, without floors.
-func (g *generation) copied(worth []float64) *generation {
+// copied is a column generation with the pipelines that g uses, on all of the network, without floors.
+func (g *colgen) copied(weight []float64) *colgen {
 	var begin []pipe
 	for i, r := range g.rates() {
 		if r > 0 {
 			begin = append(begin, g.pipes[i])
 		}
 	}
-	c := g.net.generate(g.demands, worth, g.net.rate, begin)
-	if c.glide != nil { // from where g was
-		x, y := make([]float64, len(c.market.prog.Cost)), make([]float64, len(c.market.prog.B))
+	c := g.net.colgen(g.demands, weight, g.net.rate, begin)
+	if c.pdhg != nil { // from where g was
+		x, y := make([]float64, len(c.master.prog.Cost)), make([]float64, len(c.master.prog.B))
 		for i := range c.pipes {
-			x[c.columns[i]] = g.market.rate(g.columns[g.at[name(&c.pipes[i])]]) / c.market.unit
+			x[c.columns[i]] = g.master.rate(g.columns[g.at[name(&c.pipes[i])]]) / c.master.unit
 		}
-		for k, r := range c.market.row {
+		for k, r := range c.master.row {
 			if r >= 0 {
-				y[r] = g.market.price[k]
+				y[r] = g.master.price[k]
 			}
 		}
-		c.glide.Begin(c.market.prog, x, y)
+		c.pdhg.Begin(c.master.prog, x, y)
 	}
 	return c
 }
 
 // solved says whether there are rates to speak of.
-func (g *generation) solved() bool { return len(g.market.sol.X) > 0 }
+func (g *colgen) solved() bool { return len(g.master.sol.X) > 0 }
 
 // greedy says whether some transfer is priced greedily.
-func (g *generation) greedy() bool {
+func (g *colgen) greedy() bool {
 	for k := range g.demands {
 		if !g.gone[k] && !g.demands[k].certain() {
 			return true
@@ -515,7 +515,7 @@ func (g *generation) greedy() bool {
 }
 
 // secure gives every pair that has less than the floor a row of its own. It says how many.
-func (g *generation) secure() (added int) {
+func (g *colgen) secure() (added int) {
 	got := map[member]float64{}
 	columns := map[member][]lp.Entry{}
 	for i, r := range g.rates() {
@@ -539,27 +539,27 @@ func (g *generation) secure() (added int) {
 }
 
 // secured gives a pair a row of its own.
-func (g *generation) secured(m member, floor float64, columns []lp.Entry) {
-	row, missed := g.market.prog.Floor(floor/g.market.unit, penalty, columns...)
+func (g *colgen) secured(m member, floor float64, columns []lp.Entry) {
+	row, missed := g.master.prog.Floor(floor/g.master.unit, penalty, columns...)
 	g.floors[m] = row
-	g.held = append(g.held, held{m, row, missed})
+	g.floorRows = append(g.floorRows, floorRow{m, row, missed})
 }
 
 // penalty is what a floor that is missed costs, in destinations: more than any link is ever worth.
 const penalty = 1e5
 
 // lacks is by how much floors that have rows are missed in the last solution.
-func (g *generation) lacks() (sum float64) {
-	for _, h := range g.held {
+func (g *colgen) lacks() (sum float64) {
+	for _, h := range g.floorRows {
 		if !g.gone[h.demand] {
-			sum += g.market.rate(h.missed)
+			sum += g.master.rate(h.missed)
 		}
 	}
 	return sum
 }
 
 // short is by how much a pair has less than the floor at most in the last solution, as far as it fits, whether it has a row or not.
-func (g *generation) short() (most float64) {
+func (g *colgen) short() (most float64) {
 	if g.floor == 0 {
 		return 0
 	}
@@ -575,6 +575,6 @@ func (g *generation) short() (most float64) {
 }
 
 // slips says whether a class has less in the last solution than it has reached before.
-func (g *generation) slips() bool {
-	return slices.ContainsFunc(g.ranks, func(r rank) bool { return g.market.rate(r.missed) > 1e-5*g.market.unit })
+func (g *colgen) slips() bool {
+	return slices.ContainsFunc(g.classRows, func(r classRow) bool { return g.master.rate(r.missed) > 1e-5*g.master.unit })
 }

@@ -5,15 +5,15 @@ import (
 	"math"
 )
 
-// Glide comes near the optimum of a Program in many cheap steps: the primal-dual method of Chambolle and Pock (2011) with
+// PDHG comes near the optimum of a Program in many cheap steps: the primal-dual hybrid gradient method of Chambolle and Pock (2011) with
 // their diagonal step sizes. Rates rise where they are worth more than the prices of their rows, prices rise where rows are
 // too full, and the mean of what they do on the way is near the optimum of both. Each step takes the entries once, where an exchange of
 // the simplex method takes a factored basis.
 //
 // Its answers come early (Solution.Early): x can be done, and prices are near the best ones, which is what column
 // generation wants of them while there are few columns. Asked again about the same Program, it goes on from where it was. It is for
-// programs of rows without negative entries, and floors. The zero Glide is ready but for Steps.
-type Glide struct {
+// programs of rows without negative entries, and floors. The zero PDHG is ready but for Steps.
+type PDHG struct {
 	Steps int // in each call
 
 	prog   *Program
@@ -22,8 +22,8 @@ type Glide struct {
 }
 
 // Begin makes g go on from there, x by column and y by row, or as many as there were.
-func (g *Glide) Begin(p *Program, x, y []float64) {
-	*g = Glide{Steps: g.Steps, prog: p, weight: 1, y: append([]float64(nil), y...)}
+func (g *PDHG) Begin(p *Program, x, y []float64) {
+	*g = PDHG{Steps: g.Steps, prog: p, weight: 1, y: append([]float64(nil), y...)}
 	scale := p.scale()
 	for _, v := range x {
 		g.x = append(g.x, v/scale)
@@ -31,9 +31,9 @@ func (g *Glide) Begin(p *Program, x, y []float64) {
 }
 
 // Solve makes so many steps.
-func (g *Glide) Solve(p *Program) (Solution, error) {
+func (g *PDHG) Solve(p *Program) (Solution, error) {
 	if g.prog != p {
-		*g = Glide{Steps: g.Steps, prog: p, weight: 1}
+		*g = PDHG{Steps: g.Steps, prog: p, weight: 1}
 	}
 	m, n := len(p.B), len(p.Cost)
 	g.x = append(g.x, make([]float64, n-len(g.x))...)
@@ -50,11 +50,11 @@ func (g *Glide) Solve(p *Program) (Solution, error) {
 	var begin []int32
 	sum := make([]float64, m)
 	for j := range p.Cost {
-		worth := p.Cost[j]
+		reduced := p.Cost[j]
 		for _, e := range p.cols[j] {
-			worth -= e.Value * g.y[e.At]
+			reduced -= e.Value * g.y[e.At]
 		}
-		if g.x[j] == 0 && worth <= 0 || len(p.cols[j]) == 0 {
+		if g.x[j] == 0 && reduced <= 0 || len(p.cols[j]) == 0 {
 			continue
 		}
 		columns, begin = append(columns, int32(j)), append(begin, int32(len(entries)))
@@ -123,7 +123,7 @@ func (g *Glide) Solve(p *Program) (Solution, error) {
 }
 
 // answer is where g is, with rates as much lower as rows want it.
-func (g *Glide) answer(b []float64, scale float64) (Solution, error) {
+func (g *PDHG) answer(b []float64, scale float64) (Solution, error) {
 	p := g.prog
 	sol := Solution{X: append([]float64(nil), g.x...), Y: append([]float64(nil), g.y...), Early: true}
 	load := func(i int) (sum float64) {

@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// Begin makes s go on from a vertex that is worth no less than x, which must be feasible, but for floors; columns that it is too short for are nothing. Of the columns that are something at x one after the other is made larger or
-// smaller, whichever is worth more, until it comes into the basis or to nothing (Megiddo 1991). Each takes less than an exchange, and there are
-// no more than columns that are something.
-func (s *Simplex) Begin(p *Program, x []float64) error {
+// Crossover makes s go on from a vertex that is worth no less than x, which must be feasible, but for floors; missing entries of x count as 0. Of the columns that
+// are not 0 at x one after the other is made larger or smaller, whichever is worth more, until it comes into the basis or to 0 (Megiddo 1991). Each takes
+// less than an exchange, and there are no more than such columns.
+func (s *Simplex) Crossover(p *Program, x []float64) error {
 	*s = s.anew(p)
 	s.grow()
-	at := make([]float64, len(p.Cost)) // what is neither in the basis nor nothing, in units of scale
+	at := make([]float64, len(p.Cost)) // what is neither in the basis nor 0, in units of scale
 	var pending []int32
 	for j, v := range x {
 		at[j] = v / s.scale
@@ -37,7 +37,7 @@ func (s *Simplex) Begin(p *Program, x []float64) error {
 		}
 	}
 	slices.SortStableFunc(pending, func(a, b int32) int { return cmp.Compare(at[b], at[a]) })
-	pushes := 3*len(pending) + 100 // so many, and then what a basis cannot hold is nothing
+	pushes := 3*len(pending) + 100 // so many, and then what a basis cannot hold is 0
 	build := func() {
 		head, sound := s.f.build(len(p.B), s.head, p.cols)
 		if !sound && pushes > 0 { // what depends on the rest of the basis waits once more, with what it has
@@ -72,14 +72,14 @@ func (s *Simplex) Begin(p *Program, x []float64) error {
 			s.alpha[e.At] = e.Value
 		}
 		s.f.solve(s.alpha, &s.half)
-		worth := p.Cost[j]
+		reduced := p.Cost[j]
 		for i, a := range s.alpha {
 			if a != 0 && s.head[i] >= 0 {
-				worth -= p.Cost[s.head[i]] * a
+				reduced -= p.Cost[s.head[i]] * a
 			}
 		}
 		sign := 1.0
-		if worth < 0 {
+		if reduced < 0 {
 			sign = -1
 		}
 		const rounding = 1e-10
