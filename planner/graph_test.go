@@ -585,15 +585,15 @@ func TestStagesShareTheWork(t *testing.T) {
 		want      map[int]float64 // by stage that the work puts an end to: its share
 	}{
 		{"throughput", Options{Work: 300}, 6, 0, map[int]float64{floorless: 1}},
-		{"a floor", Options{Floor: 0.9, Work: 60}, 6, 0, map[int]float64{finding: 0.25}},
+		{"a floor", Options{Floor: 0.9, Work: 40}, 6, 0, map[int]float64{finding: 0.25}},
 		{"a floor", Options{Floor: 0.9, Work: 1000}, 6, 0, map[int]float64{floorless: 0.5, withFloors: 1}},
 		{"a weight", Options{Work: 600}, 6, 2, map[int]float64{floorless: 0.5, weighing: 1}},
 		{"a weight and a floor", Options{Floor: 0.9, Work: 1000}, 6, 2, map[int]float64{floorless: 0.5, withFloors: 0.75, weighing: 1}},
-		{"fairness", Options{MaxMin: true, Work: 60}, 6, 0, map[int]float64{finding: 0.25}},
+		{"fairness", Options{MaxMin: true, Work: 40}, 6, 0, map[int]float64{finding: 0.25}},
 		{"fairness", Options{MaxMin: true, Work: 600}, 6, 0, map[int]float64{floorless: 0.5}},
 		{"many pairs, whose floors go first", Options{Floor: 0.9, Work: 1000}, 25, 0, map[int]float64{withFloors: 0.75, floorless: 1}},
 	} {
-		n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 0}, c.transfers, 3, 8)
+		n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 3}, c.transfers, 3, 8)
 		ts[0].Weight = c.weight
 		p, err := New(n, c.o)
 		if err != nil {
@@ -655,7 +655,7 @@ func TestHowNearPlansCome(t *testing.T) {
 }
 
 // Where pipelines are found greedily the prices of the program prove less than the same a little higher do, at which fewer destinations gain: no more
-// than 3976 at the prices themselves, and 3550 at 1.003 to 2 times as much.
+// than 3562 at the prices themselves, and 3053 at 1.003 to 2 times as much.
 func TestBoundAtHigherPrices(t *testing.T) {
 	rng := rand.New(rand.NewPCG(34, 77))
 	n := testGraph(rng, 3+rng.IntN(4), 20)
@@ -669,8 +669,8 @@ func TestBoundAtHigherPrices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if plan := finished(t, p); plan.BoundBy != "arborescences" || plan.Bound > 3600 || plan.Throughput < 2800*(1-1e-6) {
-		t.Errorf("throughput %v, bound %v (%s); want 2800, 3550 (arborescences)", plan.Throughput, plan.Bound, plan.BoundBy)
+	if plan := finished(t, p); plan.BoundBy != "arborescences" || plan.Bound > 3300 || plan.Throughput < 2800 {
+		t.Errorf("throughput %v, bound %v (%s); want 2834, 3053 (arborescences)", plan.Throughput, plan.Bound, plan.BoundBy)
 	}
 }
 
