@@ -106,7 +106,7 @@ func TestReachedBound(t *testing.T) {
 }
 
 // Transfers are planned anew in passes: x can move only once y, which comes after it, has.
-func TestClimbInPasses(t *testing.T) {
+func TestReplanInPasses(t *testing.T) {
 	// The ways out of a, b and c, and the ways in: x1 is x's, and so on.
 	n := star([2]float64{110, 0}, [2]float64{100, 0}, [2]float64{50, 0}, [2]float64{0, 1000}, [2]float64{0, 1000},
 		[2]float64{1000, 60}, [2]float64{1000, 60}, [2]float64{1000, 90}, [2]float64{1000, 90})
@@ -129,7 +129,7 @@ func TestClimbInPasses(t *testing.T) {
 }
 
 // What others leave of a link is a millionth of it at least, or nothing: less is rounding, over which no way should lead.
-func TestClimbOverNoRounding(t *testing.T) {
+func TestReplanOverNoRounding(t *testing.T) {
 	some := 0
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 71))
@@ -163,7 +163,7 @@ func TestClimbOverNoRounding(t *testing.T) {
 
 // A plan of which no pipeline is worth more than it costs is not tried; and a program in which very many columns are that nobody wants begins anew. Exchanges
 // tell: nothing else does.
-func TestClimbSavesTime(t *testing.T) {
+func TestReplanSavesTime(t *testing.T) {
 	n := star([2]float64{100, 0}, [2]float64{150, 0}, [2]float64{500, 1000}, [2]float64{500, 1000}, [2]float64{400, 0}, [2]float64{0, 300})
 	p, err := New(n, Options{})
 	if err != nil {

@@ -113,8 +113,7 @@ func (p *Planner) result(pipes []pipe, rates []float64) *Plan {
 	if math.IsInf(plan.MinRate, 1) {
 		plan.MinRate = 0
 	}
-	plan.Unreachable = slices.Clone(p.lost)
-	slices.SortStableFunc(plan.Unreachable, func(a, b Unreachable) int { return a.Transfer - b.Transfer })
+	plan.Unreachable = slices.Clone(p.lost) // by transfer, as they come
 	return plan
 }
 

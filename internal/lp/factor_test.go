@@ -141,7 +141,7 @@ func TestLostByRounding(t *testing.T) {
 	for _, c := range []struct {
 		rows   int
 		strict bool
-	}{{8, false}, {10, false}, {12, false}, {16, false}, {20, false}, {50, true}, {80, true}} {
+	}{{8, false}, {10, false}, {12, false}, {16, false}, {20, false}, {24, false}, {30, false}, {36, false}, {50, true}, {80, true}} {
 		p := ringed(c.rows)
 		s := &Simplex{prog: p}
 		s.grow()

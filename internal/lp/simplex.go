@@ -567,7 +567,11 @@ func (s *Simplex) answer() Solution {
 	}
 	x := append([]float64(nil), b...)
 	s.f.solve(x, nil)
-	if wrong := s.wrong(b, x); largest(wrong) >= 1e-9 {
+	for range 3 { // as often as refine
+		wrong := s.wrong(b, x)
+		if largest(wrong) < 1e-9 {
+			break
+		}
 		s.f.solve(wrong, nil)
 		for i := range x {
 			x[i] += wrong[i]
