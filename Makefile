@@ -63,7 +63,7 @@ cpu: setup ## processor time of a node that receives and gives one copy, beside 
 	scripts/rivals
 	go run ./bench/cpu $(ARGS)
 
-plans: ## the planner's paper's 36 conditions on five kinds of networks; 4 hours, in parts: docs/plan.md; ARGS=times: with a clock, 1 hour
+plans: ## the planner's paper's 36 conditions on five kinds of networks; 4 hours, in parts: docs/plan.md; ARGS=times: with a clock, 20 minutes
 	go run ./bench/planner $(ARGS)
 
 scale: ## broadcasts to up to 10,000 nodes, simulated, and how far they are from their bounds; an hour: make scale ARGS='--nodes 1000'
