@@ -15,15 +15,7 @@ import (
 // A first plan looks for no ways but those of its pipelines.
 func TestFirstPlanLooksForNoLegs(t *testing.T) {
 	n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 60, Seed: 4}, 3, 3, 8)
-	p, err := New(n, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tr := range ts {
-		if _, err := p.Add(tr); err != nil {
-			t.Fatal(err)
-		}
-	}
+	p := having(t, n, Options{}, ts...)
 	if sound(t, p, p.First()); p.demands[0].legs.found != nil {
 		t.Error("the first plan has looked for all ways")
 	}
@@ -189,15 +181,7 @@ func TestChains(t *testing.T) {
 // On a fat tree the paper's pipelines bring more than what everybody takes directly from a source by chance. Grown over links they brought less than half of it.
 func TestPaperOnRoutes(t *testing.T) {
 	n, ts := problem(t, topo.Shape{Kind: "fattree", Hosts: 100, Seed: 1}, 10, 3, 20)
-	p, err := New(n, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tr := range ts {
-		if _, err := p.Add(tr); err != nil {
-			t.Fatal(err)
-		}
-	}
+	p := having(t, n, Options{}, ts...)
 	had := 0.0
 	for _, mode := range []string{Flat, Pipeline, Paper} {
 		plan, err := p.In(mode)

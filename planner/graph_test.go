@@ -751,15 +751,7 @@ func TestSecondSolver(t *testing.T) {
 	n, ts := problem(t, topo.Shape{Kind: "skewed", Hosts: 40, Seed: 7}, 4, 2, 6)
 	for _, floor := range []float64{0, 0.5} {
 		_, want := planned(t, n, Options{Floor: floor}, ts...)
-		p, err := New(n, Options{Floor: floor, Second: counted{second, new(int)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, one := range ts {
-			if _, err := p.Add(one); err != nil {
-				t.Fatal(err)
-			}
-		}
+		p := having(t, n, Options{Floor: floor, Second: counted{second, new(int)}}, ts...)
 		asked := n.second.(counted).n
 		if finished(t, p); *asked > 0 {
 			t.Errorf("asked %d times where nothing fails", *asked)

@@ -257,15 +257,7 @@ func TestPaperExperiment(t *testing.T) {
 					problems++
 					c.on.Seed = uint64(problems)
 					n, ts := problem(t, c.on, transfers, sources, dests)
-					p, err := New(n, Options{})
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, tr := range ts {
-						if _, err := p.Add(tr); err != nil {
-							t.Fatal(err)
-						}
-					}
+					p := having(t, n, Options{}, ts...)
 					flat, err := p.In(Flat)
 					if err != nil {
 						t.Fatal(err)

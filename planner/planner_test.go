@@ -51,7 +51,8 @@ func star(rates ...[2]float64) *Network {
 	return newNetwork(len(rates), append(names, "s0"), links, nil)
 }
 
-func planned(t *testing.T, n *Network, o Options, ts ...Transfer) (*Planner, *Plan) {
+// having is a planner that has these transfers, and has planned nothing yet.
+func having(t testing.TB, n *Network, o Options, ts ...Transfer) *Planner {
 	t.Helper()
 	p, err := New(n, o)
 	if err != nil {
@@ -62,6 +63,12 @@ func planned(t *testing.T, n *Network, o Options, ts ...Transfer) (*Planner, *Pl
 			t.Fatal(err)
 		}
 	}
+	return p
+}
+
+func planned(t *testing.T, n *Network, o Options, ts ...Transfer) (*Planner, *Plan) {
+	t.Helper()
+	p := having(t, n, o, ts...)
 	return p, finished(t, p)
 }
 

@@ -212,15 +212,7 @@ func TestEnoughInAllModes(t *testing.T) {
 	n, ts := problem(t, topo.Shape{Kind: "intrigger", Hosts: 200, Seed: 5}, 40, 3, 40)
 	for _, mode := range Modes {
 		asked := 0
-		p, err := New(n, Options{Mode: mode, Enough: func() bool { asked++; return true }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tr := range ts {
-			if _, err := p.Add(tr); err != nil {
-				t.Fatal(err)
-			}
-		}
+		p := having(t, n, Options{Mode: mode, Enough: func() bool { asked++; return true }}, ts...)
 		for range 3 {
 			if _, err := p.Step(); err != nil {
 				t.Fatal(err)

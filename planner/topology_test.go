@@ -183,16 +183,9 @@ func TestEnough(t *testing.T) {
 		_, whole := planned(t, n, Options{Floor: floor}, ts...)
 		for asks := 1; ; asks *= 4 {
 			left := asks
-			p, err := New(n, Options{Floor: floor, Enough: func() bool { left--; return left < 0 }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, tr := range ts {
-				if _, err := p.Add(tr); err != nil {
-					t.Fatal(err)
-				}
-			}
+			p := having(t, n, Options{Floor: floor, Enough: func() bool { left--; return left < 0 }}, ts...)
 			for more := true; more && left >= 0; {
+				var err error
 				if more, err = p.Step(); err != nil {
 					t.Fatal(err)
 				}
@@ -242,15 +235,7 @@ func TestAnyTime(t *testing.T) {
 	n, ts := problem(t, topo.Shape{Kind: "intrigger", Hosts: 60, Seed: 5}, 5, 3, 8)
 	ts[2].Priority = 1
 	for _, tr := range [][]Transfer{ts[:2], ts} {
-		p, err := New(n, Options{Floor: 0.5})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, one := range tr {
-			if _, err := p.Add(one); err != nil {
-				t.Fatal(err)
-			}
-		}
+		p := having(t, n, Options{Floor: 0.5}, tr...)
 		sound(t, p, p.First())
 		for more := true; more; {
 			plan, err := p.Plan()
