@@ -27,8 +27,8 @@ type chain struct {
 	rest   []ahead // of those that its source knows: to these nobody has looked from its last host
 }
 
-// fewAhead is how many destinations are compared from the end of a chain where a plan is to be there at once. With all of 50 it takes four times as
-// long, and has as much.
+// fewAhead is how many destinations are compared from the end of a chain where a plan is to be there at once. With all of 50 it takes three times
+// as long, and has as much.
 const fewAhead = 8
 
 // chained are the pipelines of one transfer on what capacities have where data follows routes: there a link between switches is nothing to grow over, and

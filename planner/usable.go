@@ -99,12 +99,11 @@ func (n *Network) usable(demands []demand) {
 	}
 	n.clipped = true
 	for k, r := range n.said {
-		switch {
-		case come[k] == 0: // nobody uses it
-			n.rate[k] = min(r, 2*all)
-		default:
-			n.rate[k] = min(r, 2*come[k])
+		can := come[k]
+		if can == 0 { // nobody uses it
+			can = all
 		}
+		n.rate[k] = min(r, 2*can)
 	}
 }
 

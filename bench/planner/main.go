@@ -52,7 +52,7 @@ const (
 	floor = 0.5 // the default of freshet plan
 )
 
-// patience is the processor time that optimal may take. What it has then counts, the problem is marked, and what takes longer still is left out: single,
+// patience is the processor time that optimal may take, and paper on a fat tree. What it has then counts, the problem is marked, and what takes longer still is left out: single,
 // and optimal with a floor, which else has as much once more. On a fat tree they could take hours.
 const patience = 30 * time.Second
 
